@@ -3,8 +3,13 @@
 fn main() {
     // The soname satisfies the program's dependency on libmpi, so ld.so never loads the real libmpi
     // into the program's namespace.
-    let has = |feature: &str| std::env::var_os(format!("CARGO_FEATURE_{feature}")).is_some();
-    let soname = match (has("STANDARD"), has("DEBIAN"), has("MPICH")) {
+    let has_feature =
+        |feature: &str| std::env::var_os(format!("CARGO_FEATURE_{feature}")).is_some();
+    let soname = match (
+        has_feature("STANDARD"),
+        has_feature("DEBIAN"),
+        has_feature("MPICH"),
+    ) {
         (true, ..) => "libmpi_abi.so.1",
         (_, true, _) => "libmpich.so.12",
         (.., true) => "libmpi.so.12",

@@ -1,4 +1,4 @@
-//! Sets the soname; the library needs nothing but libc.
+//! Sets the soname and the linker options; the library is linked with libc only.
 
 fn main() {
     println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libunderstudy_fortran.so");

@@ -1,7 +1,7 @@
 //! Map of the addresses, descriptors and pthread keys of a process.
 //!
 //! ```text
-//!   0x0000_0002_0000  stub page: target of the patched `mmap` instructions
+//!   0x0000_0002_0000  stub page: code that replaces the `mmap` calls of libc and ld.so
 //!   0x0000_0040_0000… the program and its heap (program side)
 //!   0x1f00_0000_0000  ld.so's heap for the program side
 //!   0x1f80_0000_0000  ld.so's heap for the runtime side
@@ -23,14 +23,16 @@ pub const ZONE_END: usize = 5 << ZONE_SHIFT;
 pub const MPI_ZONE_START: usize = ZONE_START + (ZONE_END - ZONE_START) / 2;
 /// Shift of the test for the reserved range: `address >> ZONE_SHIFT == ZONE_TAG`.
 ///
-/// The test is true for exactly the addresses of the range. Assembly tests the stack pointer with
-/// it.
+/// The test is true for exactly the addresses of the range. Assembly code applies the test to the
+/// stack pointer.
 pub const ZONE_SHIFT: u32 = 43;
+/// Upper bits of every address of the reserved range.
 pub const ZONE_TAG: usize = ZONE_START >> ZONE_SHIFT;
 
-/// Page that receives the patched `mmap`, `mremap` and `shmat` instructions.
+/// Page of code that replaces the system calls `mmap`, `mremap` and `shmat`.
 ///
-/// The page lies below 4 GiB and below any program.
+/// The page lies below 4 GiB, because its address must fit a 32-bit constant, and below any
+/// program.
 pub const STUB_PAGE: usize = 0x2_0000;
 
 /// ld.so's heap for the program side: link maps, and TLS of libraries opened late.

@@ -1,10 +1,10 @@
 //! Instruction sequences that several parts of the hand-written x86-64 code use.
 #![allow(unsafe_code)]
 
-/// Wraps instructions that may move the stack pointer in a frame.
+/// Surrounds instructions that switch to another stack, and restores the stack pointer.
 ///
-/// The instructions must preserve rbp, which keeps the stack pointer meanwhile. A debugger finds
-/// the caller through rbp, so the function must begin with `.cfi_startproc`.
+/// The stack pointer is saved in rbp, which the instructions must preserve. A debugger finds the
+/// caller through rbp, so the function must begin with `.cfi_startproc`.
 #[macro_export]
 macro_rules! on_other_stack {
     ($($line:literal),* $(,)?) => {

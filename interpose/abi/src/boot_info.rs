@@ -10,16 +10,16 @@ use core::ffi::{c_char, c_int, c_void};
 
 /// Start-up data of the shim and the runtime, from the preload library.
 ///
-/// All memory that it refers to lives as long as the process.
+/// All memory to which the pointers refer lives as long as the process.
 #[repr(C)]
 pub struct BootInfo {
     /// [`crate::ABI_VERSION`] of the preload library.
     pub version: u32,
     /// 1 if a failure to protect must stop the job (`UNDERSTUDY_REQUIRE`).
     pub require: u32,
-    /// 1 if the runtime must not print why it refuses.
+    /// 1 if the runtime must not print why it refuses to protect the program.
     ///
-    /// The program perhaps does not use MPI at all.
+    /// Set for programs that may load MPI late, and perhaps never do.
     pub quiet: u32,
     /// Environment from the launcher: null-terminated array of `NAME=value`.
     pub environment: *const *const c_char,
@@ -29,6 +29,7 @@ pub struct BootInfo {
     pub argv: *const *const c_char,
     /// Path of the program's file.
     pub program: *const c_char,
+    /// Directory of understudy's libraries.
     pub directory: *const c_char,
     /// Address at which ld.so is mapped (`AT_BASE` of the auxiliary vector).
     pub loader_base: usize,
@@ -89,7 +90,7 @@ pub struct BootInfo {
     pub program_process_number: *const SeenNumber,
     /// Processor time and resource usage that the program side sees in addition to its own.
     pub program_processor_time: *const CarriedTime,
-    /// Adds that time to the results of the program side's calls, from this call on.
+    /// Makes libc's procedures add `program_processor_time` to their results from now on.
     pub carry_processor_time: unsafe extern "C" fn(),
     /// Base-namespace `dlopen`, for libraries that a replacement must open.
     ///
@@ -102,7 +103,8 @@ pub struct BootInfo {
     /// Stores the addresses of libc's procedures in
     /// [`libc_procedures::LIBC_PROCEDURES`](crate::libc_procedures::LIBC_PROCEDURES).
     pub program_libc_procedures: unsafe extern "C" fn(*mut *mut c_void),
-    /// Routes the calling thread's calls of these procedures to the runtime (true) or libc (false).
+    /// Routes the calling thread's calls of libc's procedures to the runtime (true) or libc
+    /// (false).
     pub record_libc_procedures: unsafe extern "C" fn(bool),
     /// Hides the destructors of a base-namespace library that is about to be closed.
     ///
@@ -129,6 +131,6 @@ pub struct BootInfo {
     pub mpi_lock: MpiLockCode,
     /// Entry for thunks of procedures with at most six arguments; `eax` holds the slot.
     ///
-    /// Thunks read it at each call.
+    /// Thunks read the address at each call.
     pub entry: *const usize,
 }

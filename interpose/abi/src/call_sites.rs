@@ -13,11 +13,11 @@
 //! Sources: Intel's manual, volume 2, chapter 2 (instruction format); the System V ABI for x86-64,
 //! A.2.1.
 
-/// Length of `mov $imm32,%eax`.
-pub const LOAD: usize = 5;
-/// Length of the instruction `syscall`.
-const CALL: usize = 2;
-/// Greatest number of bytes between the two instructions.
+/// Length in bytes of `mov $imm32,%eax`.
+pub const LOAD_LENGTH: usize = 5;
+/// Length in bytes of the instruction `syscall`.
+const SYSCALL_LENGTH: usize = 2;
+/// Maximum number of bytes between the two instructions.
 pub const MAX_BETWEEN: usize = 12;
 
 /// A system call in machine code.
@@ -32,46 +32,48 @@ pub struct CallSite {
 impl CallSite {
     /// Number of bytes from the first instruction to the end of `syscall`.
     pub fn length(self) -> usize {
-        LOAD + self.between + CALL
+        LOAD_LENGTH + self.between + SYSCALL_LENGTH
     }
 }
 
 /// Returns the call sites in `code` of system call `number`, in ascending order.
 ///
 /// A site is omitted if an instruction between the two depends on its own address, on rax or on the
-/// stack.
+/// stack: that instruction could not be executed elsewhere.
 pub fn find(code: &[u8], number: u8) -> impl Iterator<Item = CallSite> + '_ {
-    calls(code).filter_map(move |call| site_before(code, call, number))
+    syscall_offsets(code).filter_map(move |syscall| site_before(code, syscall, number))
 }
 
 /// Returns the offsets of all `syscall` byte pairs.
 ///
-/// Blocks without a pair are skipped many bytes at a time: libc has more than a million bytes of
-/// code.
-fn calls(code: &[u8]) -> impl Iterator<Item = usize> + '_ {
+/// Blocks without a pair are skipped by a loop that compilers vectorise: libc has more than a
+/// million bytes of code.
+fn syscall_offsets(code: &[u8]) -> impl Iterator<Item = usize> + '_ {
     const BLOCK: usize = 512;
     let last = code.len().saturating_sub(1);
     let end = move |start: usize| (start + BLOCK).min(last);
-    let has_call = move |&start: &usize| {
+    let has_syscall = move |&start: &usize| {
         let pairs = code[start..end(start)].iter().zip(&code[start + 1..]);
-        pairs.fold(false, |has, (&first, &second)| {
-            has | (first == 0x0f) & (second == 0x05)
+        pairs.fold(false, |is_found, (&first, &second)| {
+            is_found | (first == 0x0f) & (second == 0x05)
         })
     };
     (0..last)
         .step_by(BLOCK)
-        .filter(has_call)
+        .filter(has_syscall)
         .flat_map(move |start| start..end(start))
-        .filter(|&at| code[at..at + CALL] == [0x0f, 0x05])
+        .filter(|&at| code[at..at + SYSCALL_LENGTH] == [0x0f, 0x05])
 }
 
-fn site_before(code: &[u8], call: usize, number: u8) -> Option<CallSite> {
-    (0..=MAX_BETWEEN.min(call.checked_sub(LOAD)?)).find_map(|between| {
-        let start = call - between - LOAD;
-        // With the prefix REX.B the constant goes to another register.
+/// Returns the site of system call `number` that ends with the `syscall` at this offset.
+fn site_before(code: &[u8], syscall: usize, number: u8) -> Option<CallSite> {
+    (0..=MAX_BETWEEN.min(syscall.checked_sub(LOAD_LENGTH)?)).find_map(|between| {
+        let start = syscall - between - LOAD_LENGTH;
+        // With the prefix REX.B the instruction loads r8d instead of eax.
         let has_prefix = start > 0 && code[start - 1] & 0xf1 == 0x41;
-        let is_load = !has_prefix && code[start..start + LOAD] == [0xb8, number, 0, 0, 0];
-        (is_load && are_movable(&code[start + LOAD..call])).then_some(CallSite { start, between })
+        let is_load = !has_prefix && code[start..start + LOAD_LENGTH] == [0xb8, number, 0, 0, 0];
+        let is_movable = is_load && are_movable(&code[start + LOAD_LENGTH..syscall]);
+        is_movable.then_some(CallSite { start, between })
     })
 }
 
@@ -88,14 +90,19 @@ fn are_movable(mut code: &[u8]) -> bool {
 
 /// Returns the length of the first instruction if it may be executed elsewhere.
 ///
-/// The instruction's operands must be registers, neither rax nor rsp, and constants.
+/// The operands of such an instruction are constants and registers other than rax, which contains
+/// the number of the system call, and rsp. The instruction consists of an optional REX prefix, the
+/// opcode, the ModRM byte and the constant. For example, `41 83 ca 40` is `or $0x40,%r10d`: REX.B
+/// (`41`) selects the upper eight registers, `83` is an operation with a constant of 8 bits, and
+/// `ca` names the operation (`or`) and register 2 of the eight.
 fn movable_length(code: &[u8]) -> Option<usize> {
     let (rex, prefix) = match code[0] {
         rex @ 0x40..=0x4f => (rex, 1),
         _ => (0, 0),
     };
     let opcode = *code.get(prefix)?;
-    let is_free = |register: u8| register != 0 && register != 4;
+    // Numbers of registers: 0 is rax, 4 is rsp.
+    let is_allowed = |register: u8| register != 0 && register != 4;
     let (has_second_register, constant) = match opcode {
         // mov, add, or, and, sub, xor, cmp, test between two registers
         0x89 | 0x8b | 0x01 | 0x03 | 0x09 | 0x0b | 0x21 | 0x23 | 0x29 | 0x2b | 0x31 | 0x33
@@ -105,16 +112,16 @@ fn movable_length(code: &[u8]) -> Option<usize> {
         0x81 => (false, 4),
         // mov $imm32 into a register of 32 bits
         0xb8..=0xbf if rex & 8 == 0 => {
-            return is_free((rex & 1) << 3 | opcode & 7).then_some(prefix + 5);
+            return is_allowed((rex & 1) << 3 | opcode & 7).then_some(prefix + 5);
         }
         _ => return None,
     };
-    let operands = *code.get(prefix + 1)?;
-    let is_register = operands >> 6 == 3;
-    let first = (rex & 1) << 3 | operands & 7;
-    let second = (rex & 4) << 1 | operands >> 3 & 7;
-    let are_free = is_free(first) && (!has_second_register || is_free(second));
-    (is_register && are_free).then_some(prefix + 2 + constant)
+    let modrm = *code.get(prefix + 1)?;
+    let has_memory_operand = modrm >> 6 != 3;
+    let first = (rex & 1) << 3 | modrm & 7;
+    let second = (rex & 4) << 1 | modrm >> 3 & 7;
+    let are_allowed = is_allowed(first) && (!has_second_register || is_allowed(second));
+    (!has_memory_operand && are_allowed).then_some(prefix + 2 + constant)
 }
 
 #[cfg(test)]
@@ -167,10 +174,10 @@ mod tests {
             &[0x41, 0x83],             // an instruction without its end
         ];
         for between in between {
-            let mut code = [0x90; LOAD + MAX_BETWEEN + CALL];
-            code[..LOAD].copy_from_slice(&[0xb8, 9, 0, 0, 0]);
-            code[LOAD..LOAD + between.len()].copy_from_slice(between);
-            code[LOAD + between.len()..][..CALL].copy_from_slice(&[0x0f, 0x05]);
+            let mut code = [0x90; LOAD_LENGTH + MAX_BETWEEN + SYSCALL_LENGTH];
+            code[..LOAD_LENGTH].copy_from_slice(&[0xb8, 9, 0, 0, 0]);
+            code[LOAD_LENGTH..LOAD_LENGTH + between.len()].copy_from_slice(between);
+            code[LOAD_LENGTH + between.len()..][..SYSCALL_LENGTH].copy_from_slice(&[0x0f, 0x05]);
             assert_eq!(sites(&code), [None, None, None], "{between:x?}");
         }
     }

@@ -1,18 +1,19 @@
 //! Messages by which child processes of a rank report effects on files to the rank.
 //!
 //! The rank listens on a socket of the abstract name space (unix(7)). For each effect, a child
-//! connects and sends a [`Request`], followed by both names without their terminating zeros. It
-//! makes its call after it has received the answer of one byte.
+//! connects and sends a [`Request`], followed by both names without their terminating zeros. The
+//! child makes the call that has the effect only after it has received an answer, which is one
+//! byte.
 
 use core::ffi::CStr;
 
 /// Prefix of the name of a rank's socket.
 ///
-/// The complete name appends the inode of the pid namespace, `-`, and the process number, both in
-/// decimal digits.
+/// The inode number of the pid namespace, `-`, and the process number follow, both in decimal
+/// digits.
 pub const SOCKET: &str = "understudy-effects-";
 
-/// File whose inode is that of the pid namespace (namespaces(7)).
+/// File whose inode number identifies the pid namespace (namespaces(7)).
 pub const NAMESPACE: &CStr = c"/proc/self/ns/pid";
 
 /// An effect that is about to happen; the fields are those of [`crate::effect::Hook`].
@@ -41,8 +42,9 @@ pub const LONGEST_NAME: usize = 4096;
 
 /// Answer: the child may make the call.
 pub const CALL_ALLOWED: u8 = 0;
-/// Answer: the child may make the call and must report its return
-/// ([`crate::effect::NAME_CREATED`]).
+/// Answer: the child may make the call, and must report its return.
+///
+/// The report is [`crate::effect::NAME_CREATED`].
 pub const REPORT_RETURN: u8 = 1;
 /// Answer: the return has been recorded.
 pub const RETURN_NOTED: u8 = 2;

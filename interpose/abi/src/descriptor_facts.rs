@@ -1,6 +1,9 @@
 //! Cached facts about the program's descriptors.
 //!
-//! With them, writes that overwrite nothing, which are most writes, need not be reported.
+//! A write must be reported to the runtime before it replaces bytes that existed at the last cut,
+//! because a rollback has to restore these bytes. Most writes append to a file, or go to a pipe or
+//! a terminal. The facts let the preload library recognise such writes without a call of the
+//! runtime.
 
 use crate::address_map::RUNTIME_FD_BASE;
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
@@ -9,9 +12,11 @@ use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 pub const BACKUP_PREFIX: &str = ".understudy-";
 
 const UNKNOWN: u64 = 0;
-/// Writes need no report: the file is not a regular one, or they append.
+/// Value for descriptors whose writes need no report.
+///
+/// The file is not a regular one, or was opened to append.
 const UNREPORTED: u64 = 1;
-/// Values from this one on are the size of a file plus [`FILE`].
+/// First value that stands for a regular file: the file's size plus this number.
 const FILE: u64 = 2;
 
 /// Facts that the preload library and the runtime share.
@@ -21,14 +26,15 @@ const FILE: u64 = 2;
 pub struct DescriptorFacts {
     /// Nonzero if overwriting must be reported.
     reports_overwrites: AtomicU32,
-    /// Nonzero while a call that can create a name has not returned.
+    /// Nonzero while a call that can create a file name has not returned.
     is_name_awaited: AtomicU32,
-    /// Process that records effects of its children; zero if none does.
+    /// Number of the rank's process, to which its children report effects; zero if none.
     parent: AtomicI32,
     /// Inode of that process's pid namespace.
     namespace: AtomicU64,
-    /// Highest descriptor from [`RUNTIME_FD_BASE`] on that the program has got since the cut, or
-    /// zero.
+    /// Highest descriptor from [`RUNTIME_FD_BASE`] on that the program has opened since the cut.
+    ///
+    /// Zero if the program has opened none.
     highest: AtomicI32,
     facts: [AtomicU64; RUNTIME_FD_BASE as usize],
 }
@@ -39,9 +45,9 @@ pub enum DescriptorFact {
     Unknown,
     /// Writes to the descriptor overwrite nothing.
     Unreported,
-    /// Regular file, with the size from which on writes need no report.
+    /// Regular file, and the offset from which on writes need no report.
     ///
-    /// The bytes from there on did not exist at the cut, or their loss has been reported.
+    /// The bytes from this offset on did not exist at the cut, or their loss has been reported.
     File(i64),
 }
 
@@ -58,29 +64,33 @@ impl DescriptorFacts {
         }
     }
 
-    /// Discards all facts, at a cut or after a rollback; all threads are stopped.
-    pub fn reset(&self, is_reported: bool) {
+    /// Discards all facts, and enables or disables reports.
+    ///
+    /// Called at a cut or after a rollback, while all threads of the program are stopped.
+    pub fn reset(&self, reports_overwrites: bool) {
         self.facts
             .iter()
-            .for_each(|known| known.store(UNKNOWN, Ordering::Relaxed));
+            .for_each(|fact| fact.store(UNKNOWN, Ordering::Relaxed));
         self.highest.store(0, Ordering::Relaxed);
         self.await_name(false);
         self.reports_overwrites
-            .store(u32::from(is_reported), Ordering::Relaxed);
+            .store(u32::from(reports_overwrites), Ordering::Relaxed);
     }
 
     /// Returns true if effects are recorded.
-    pub fn is_noting(&self) -> bool {
+    pub fn is_recording(&self) -> bool {
         self.reports_overwrites.load(Ordering::Relaxed) != 0
     }
 
-    /// Sets the process that records effects of its children, and its namespace; 0 for none.
+    /// Sets the process to which children report effects, and the inode of its pid namespace.
+    ///
+    /// Process 0 ends the reports.
     pub fn set_parent(&self, process: i32, namespace: u64) {
         self.namespace.store(namespace, Ordering::Relaxed);
         self.parent.store(process, Ordering::Relaxed);
     }
 
-    /// Returns the process that records effects of its children, and its namespace.
+    /// Returns the process to which children report effects, and the inode of its pid namespace.
     pub fn parent(&self) -> Option<(i32, u64)> {
         let process = self.parent.load(Ordering::Relaxed);
         (process != 0).then(|| (process, self.namespace.load(Ordering::Relaxed)))
@@ -100,22 +110,22 @@ impl DescriptorFacts {
 
     /// Returns the facts about a descriptor.
     #[inline]
-    pub fn of(&self, fd: i32) -> DescriptorFact {
+    pub fn get(&self, fd: i32) -> DescriptorFact {
         if self.reports_overwrites.load(Ordering::Relaxed) == 0 {
             return DescriptorFact::Unreported;
         }
         match self
             .facts
             .get(fd as usize)
-            .map(|known| known.load(Ordering::Relaxed))
+            .map(|fact| fact.load(Ordering::Relaxed))
         {
             None | Some(UNREPORTED) => DescriptorFact::Unreported,
             Some(UNKNOWN) => DescriptorFact::Unknown,
-            Some(file) => DescriptorFact::File((file - FILE) as i64),
+            Some(value) => DescriptorFact::File((value - FILE) as i64),
         }
     }
 
-    /// Records that the program has got a descriptor.
+    /// Records a new descriptor of the program.
     pub fn record_new(&self, fd: i32) {
         if fd >= RUNTIME_FD_BASE {
             self.highest.fetch_max(fd, Ordering::Relaxed);
@@ -129,14 +139,14 @@ impl DescriptorFacts {
     }
 
     /// Sets the facts about a descriptor.
-    pub fn set(&self, fd: i32, what: DescriptorFact) {
-        if let Some(known) = self.facts.get(fd as usize) {
-            let value = match what {
+    pub fn set(&self, fd: i32, fact: DescriptorFact) {
+        if let Some(entry) = self.facts.get(fd as usize) {
+            let value = match fact {
                 DescriptorFact::Unknown => UNKNOWN,
                 DescriptorFact::Unreported => UNREPORTED,
                 DescriptorFact::File(size) => size.max(0) as u64 + FILE,
             };
-            known.store(value, Ordering::Relaxed);
+            entry.store(value, Ordering::Relaxed);
         }
     }
 }

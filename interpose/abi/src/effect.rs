@@ -37,7 +37,7 @@ pub const OVERWRITE_BY_MAPPING: u32 = 10;
 /// The second name is that of an extended attribute. Without a first name, the file's descriptor is
 /// in place of the directory's. The value is 0 or [`NO_FOLLOW`].
 pub const ATTRIBUTE: u32 = 11;
-/// Value for changes of a symbolic link instead of its target.
+/// Value of [`ATTRIBUTE`] if a symbolic link itself is changed instead of its target.
 pub const NO_FOLLOW: i64 = 1;
 /// Return of the calling thread's last call that could create a name.
 pub const NAME_CREATED: u32 = 12;
@@ -63,7 +63,7 @@ pub struct FilePart {
     pub length: u64,
 }
 
-/// Names of all types of files except directories.
+/// Flag of [`REMOVE`] and [`CREATE`]: names of files of all types except directories.
 pub const NON_DIRECTORIES: i64 = 1;
-/// Names of directories.
+/// Flag of [`REMOVE`] and [`CREATE`]: names of directories.
 pub const DIRECTORIES: i64 = 2;

@@ -11,7 +11,7 @@ pub const ENTRIES: usize = 3;
 pub struct EntryPoints {
     /// [`crate::ABI_VERSION`] of the runtime.
     pub version: u32,
-    /// Number of slots of the dispatch table; must equal the preload library's.
+    /// Number of slots of the call table; must equal the preload library's.
     pub slot_count: u32,
     /// Targets of the thunks, with the slot in `eax` and the caller's registers untouched.
     ///
@@ -23,21 +23,21 @@ pub struct EntryPoints {
     /// The function may be called on any stack and thread.
     pub file_effect: *const c_void,
     /// Cached facts about the program's descriptors; they live as long as the process.
-    pub written: *const DescriptorFacts,
+    pub descriptor_facts: *const DescriptorFacts,
     /// Signal handler that is called before a signal terminates the program ([`FatalHook`]).
     pub fatal_signal: *const c_void,
     /// Function to be called after each `pthread_cancel`(3), on any thread and stack.
     ///
-    /// libc may have registered its own handler of SIGCANCEL by then.
-    pub cancelled: *const c_void,
+    /// The function restores the runtime's handler of SIGCANCEL, which libc may have replaced.
+    pub after_cancellation: *const c_void,
     /// Entry of the procedures in
     /// [`libc_procedures::LIBC_PROCEDURES`](crate::libc_procedures::LIBC_PROCEDURES).
     ///
     /// `eax` holds their slots, which follow those of the call table.
-    pub source: *const c_void,
+    pub enter_libc_procedure: *const c_void,
 }
 
-/// Function of a signal, its `siginfo_t` and `ucontext_t`.
+/// Handler of a fatal signal, with a handler's arguments: signal, `siginfo_t`, `ucontext_t`.
 ///
 /// Returns true if the signal's default action must follow.
 pub type FatalHook = unsafe extern "C" fn(c_int, *const c_void, *mut c_void) -> bool;

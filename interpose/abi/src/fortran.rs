@@ -1,6 +1,7 @@
 //! Marks that distinguish Fortran's attributes from C's (MPI 4.1, 19.3.7).
 //!
-//! Calls of C procedures pass these marks.
+//! The Fortran library implements Fortran's procedures with calls of C procedures, which pass these
+//! marks to the runtime.
 
 use core::ffi::c_int;
 
@@ -14,6 +15,5 @@ pub const CLOSURE: usize = 1 << 63;
 pub const INTEGER_KEY_OFFSET: c_int = 1 << 28;
 /// Bit that marks the address of a key's copy function.
 ///
-/// The marked copy function and the delete function take and return integers of the size of an
-/// address.
+/// The key's copy and delete functions take and return integers of the size of an address.
 pub const INTEGER_FUNCTION_MARK: usize = CLOSURE;

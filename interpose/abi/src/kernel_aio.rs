@@ -35,10 +35,10 @@ pub struct AioRequest {
 
 const _: () = assert!(size_of::<AioRequest>() == 64);
 
-/// Greatest number of contexts at a time.
+/// Maximum number of contexts that exist together.
 pub const MAX_CONTEXTS: usize = 64;
 
-/// Address of a slot that is being filled.
+/// Address in a slot that is being filled.
 const RESERVED: usize = usize::MAX;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,8 +99,8 @@ impl AioContexts {
     }
 
     fn slot(&self, address: usize) -> Option<&Slot> {
-        let is_it = |slot: &&Slot| slot.address.load(Ordering::Acquire) == address;
-        self.slots.iter().find(is_it).filter(|_| address != 0)
+        let has_address = |slot: &&Slot| slot.address.load(Ordering::Acquire) == address;
+        self.slots.iter().find(has_address).filter(|_| address != 0)
     }
 
     /// Returns the context with this identifier.
@@ -108,15 +108,17 @@ impl AioContexts {
         self.slot(address)?.context()
     }
 
-    /// Adds a context and removes an earlier one with this address.
+    /// Adds a context, and removes an earlier one with this address.
+    ///
+    /// A context for which there is no slot is not added.
     pub fn insert(&self, context: AioContext) {
         self.remove(context.address);
-        let is_free = |slot: &&Slot| {
+        let reserve = |slot: &&Slot| {
             let (acquire, relaxed) = (Ordering::Acquire, Ordering::Relaxed);
-            let taken = slot.address.compare_exchange(0, RESERVED, acquire, relaxed);
-            taken.is_ok()
+            let exchange = slot.address.compare_exchange(0, RESERVED, acquire, relaxed);
+            exchange.is_ok()
         };
-        if let Some(slot) = self.slots.iter().find(is_free) {
+        if let Some(slot) = self.slots.iter().find(reserve) {
             slot.requests.store(context.requests, Ordering::Relaxed);
             slot.submitted.store(context.submitted, Ordering::Relaxed);
             slot.address.store(context.address, Ordering::Release);

@@ -1,16 +1,25 @@
 //! Procedures of libc whose results differ between two runs of a program's set-up phase.
 //!
-//! While a set-up phase is recorded, the preload library routes these procedures to the runtime,
-//! like procedures of MPI. Their slots follow those of the call table. At all other times they call
-//! libc directly.
+//! While a set-up phase is recorded or replayed, the preload library routes calls of these
+//! procedures to the runtime, like calls of MPI procedures. Their slots follow those of the call
+//! table. At all other times the calls go to libc directly.
 
 /// Memory that a procedure writes through one of its arguments.
 #[derive(Clone, Copy, Debug)]
 pub enum ProcedureOutput {
-    /// Index of the argument, and the number of bytes.
-    Fixed(u8, u16),
-    /// Index of the argument, and index of the argument with the number of bytes.
-    Counted(u8, u8),
+    /// A fixed number of bytes.
+    Fixed {
+        /// Index of the argument that points to the memory.
+        argument: u8,
+        bytes: u16,
+    },
+    /// A number of bytes that another argument contains.
+    Counted {
+        /// Index of the argument that points to the memory.
+        argument: u8,
+        /// Index of the argument with the number of bytes.
+        count: u8,
+    },
 }
 
 /// Signature of a procedure.
@@ -34,6 +43,14 @@ const fn procedure(
     }
 }
 
+const fn fixed(argument: u8, bytes: u16) -> ProcedureOutput {
+    ProcedureOutput::Fixed { argument, bytes }
+}
+
+const fn counted(argument: u8, count: u8) -> ProcedureOutput {
+    ProcedureOutput::Counted { argument, count }
+}
+
 /// Number of procedures in [`LIBC_PROCEDURES`].
 pub const LIBC_PROCEDURE_COUNT: usize = 14;
 
@@ -52,22 +69,18 @@ pub const EXTRA_SLOT_COUNT: usize = LIBC_PROCEDURE_COUNT + 4;
 
 /// All procedures, in the order of their slots.
 pub const LIBC_PROCEDURES: [LibcProcedure; LIBC_PROCEDURE_COUNT] = [
-    procedure("clock_gettime", &[4, 8], &[ProcedureOutput::Fixed(1, 16)]),
-    procedure(
-        "gettimeofday",
-        &[8, 8],
-        &[ProcedureOutput::Fixed(0, 16), ProcedureOutput::Fixed(1, 8)],
-    ),
-    procedure("time", &[8], &[ProcedureOutput::Fixed(0, 8)]),
-    procedure("timespec_get", &[8, 4], &[ProcedureOutput::Fixed(0, 16)]),
+    procedure("clock_gettime", &[4, 8], &[fixed(1, 16)]),
+    procedure("gettimeofday", &[8, 8], &[fixed(0, 16), fixed(1, 8)]),
+    procedure("time", &[8], &[fixed(0, 8)]),
+    procedure("timespec_get", &[8, 4], &[fixed(0, 16)]),
     procedure("clock", &[], &[]),
-    procedure("times", &[8], &[ProcedureOutput::Fixed(0, 32)]),
-    procedure("getrusage", &[4, 8], &[ProcedureOutput::Fixed(1, 144)]),
+    procedure("times", &[8], &[fixed(0, 32)]),
+    procedure("getrusage", &[4, 8], &[fixed(1, 144)]),
     procedure("getpid", &[], &[]),
     procedure("getppid", &[], &[]),
-    procedure("gethostname", &[8, 8], &[ProcedureOutput::Counted(0, 1)]),
-    procedure("uname", &[8], &[ProcedureOutput::Fixed(0, 390)]),
-    procedure("getrandom", &[8, 8, 4], &[ProcedureOutput::Counted(0, 1)]),
-    procedure("getentropy", &[8, 8], &[ProcedureOutput::Counted(0, 1)]),
+    procedure("gethostname", &[8, 8], &[counted(0, 1)]),
+    procedure("uname", &[8], &[fixed(0, 390)]),
+    procedure("getrandom", &[8, 8, 4], &[counted(0, 1)]),
+    procedure("getentropy", &[8, 8], &[counted(0, 1)]),
     procedure("sched_getcpu", &[], &[]),
 ];

@@ -1,6 +1,6 @@
 //! The heap of ld.so.
 
-/// Capacity of a list of addresses of libraries, with the 0 that ends the list.
+/// Capacity of a list of library addresses, including the 0 that ends the list.
 pub const MAX_LIBRARY_ADDRESSES: usize = 256;
 
 /// Size in bytes of the header before every block of ld.so's heaps.
@@ -24,7 +24,7 @@ pub struct LoaderHeap {
     pub used: [*const [usize; LD_HEAP_CLASSES]; 2],
     /// Number of allocations and releases for the program side.
     pub changes: *const usize,
-    /// Reserves the block at this address; returns false if it is in use.
+    /// Reserves the block at this address; returns false if the block is in use.
     pub reserve: unsafe extern "C" fn(usize) -> bool,
     /// Reserved blocks for the next link maps, in order; 0 ends the list.
     pub link_maps: *mut [usize; MAX_LIBRARY_ADDRESSES],

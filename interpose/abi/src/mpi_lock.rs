@@ -21,9 +21,10 @@ pub const MULTIPLE_THREADS: u8 = 16;
 /// State of the MPI lock that the preload library and the runtime share.
 ///
 /// The state is on the runtime side and is not rolled back. The thread that has the lock runs on
-/// the runtime's stack, with the main thread's thread-local data. While another thread has it, the
-/// program's signal handlers must not run: either nearly all signals are blocked, or the program
-/// has no handlers. A call begins with 64 bytes below the saved frame pointer for its arguments:
+/// the runtime's stack, with the main thread's thread-local data. While a thread other than the
+/// main thread has the lock, the program's signal handlers must not run on it: either nearly all
+/// signals are blocked, or the program has no handlers. The frame of a call stores the arguments in
+/// 64 bytes below the saved frame pointer:
 ///
 /// ```text
 ///   rbp → caller's rbp
@@ -45,7 +46,7 @@ pub struct MpiLock {
     ///
     /// The kernel permits this with HWCAP2_FSGSBASE (Documentation/arch/x86/x86_64/fsgs.rst).
     pub may_write_fs: AtomicU32,
-    /// Kernel's number of the thread that has the lock; zero for the main thread.
+    /// Number (gettid(2)) of the thread that has the lock; zero for the main thread.
     pub owner_thread: AtomicI32,
     /// Offset in bytes of the thread number in a control block; zero if unknown.
     pub thread_number_offset: AtomicUsize,
@@ -58,7 +59,7 @@ pub struct MpiLock {
     ///
     /// The main thread's number is stored as 1.
     pub owner_thread_word: AtomicPtr<AtomicU32>,
-    /// Nonzero if there are threads that the failed process created, which this process replaces.
+    /// Nonzero in a replacement that has threads which the failed process had created.
     pub has_inherited_threads: AtomicU32,
     /// Nonzero if the call waits for other processes and must release the lock.
     ///
@@ -71,11 +72,13 @@ pub struct MpiLock {
     pub query_slots: [AtomicU32; QUERY_COUNT],
     /// Slot of MPI_Abort, which does not wait long for the lock.
     pub abort_slot: AtomicU32,
-    /// Address of the function that answers these procedures: two arguments and the slot.
+    /// Address of the function that executes a procedure of `query_slots`.
+    ///
+    /// The function takes the first two arguments of the call, and the slot.
     pub answer_query: AtomicUsize,
     /// Control block of the thread that runs a callback of the program, or zero.
     ///
-    /// Meanwhile other threads may make calls of [`MpiLock::local_slots`].
+    /// While the callback runs, other threads may make calls of [`MpiLock::local_slots`].
     pub yielding_thread: AtomicUsize,
     /// For each slot, true if its procedure waits for no other process.
     pub local_slots: AtomicPtr<bool>,
@@ -99,10 +102,10 @@ pub struct MpiLockCode {
     pub enable: unsafe extern "C" fn(),
     /// Makes calls of the main thread take the lock from now on.
     ///
-    /// Other threads cannot take it before [`MpiLock::is_shared`] is set. Any thread may call this
-    /// function.
+    /// Other threads cannot take the lock before [`MpiLock::is_shared`] is set. Any thread may call
+    /// this function.
     pub enable_for_main: unsafe extern "C" fn(),
-    /// Runs a callback on the program's stack and yields the lock meanwhile.
+    /// Runs a callback on the program's stack, and yields the lock until the callback returns.
     pub run_callback: unsafe extern "C" fn(&YieldingCallback) -> u64,
     pub lock: *const MpiLock,
 }

@@ -1,7 +1,9 @@
 //! Processor time and resource usage that the program sees.
 //!
-//! A replacement begins with small values of both. The difference to the values of the failed
-//! process at the checkpoint is added, so that no value decreases for the program.
+//! The kernel's values of a replacement begin near zero. The program must not see a value decrease,
+//! so the replacement adds the difference between the failed process's values at the checkpoint and
+//! its own values at the takeover. For example, a process that had used 100 s at the checkpoint is
+//! replaced by one that has used 5 s: 95 s are added to each later result.
 
 use core::sync::atomic::{AtomicI32, AtomicI64, Ordering};
 
@@ -9,12 +11,12 @@ use core::sync::atomic::{AtomicI32, AtomicI64, Ordering};
 pub const USAGE_VALUES: usize = 16;
 /// Values of getrusage(2): user and system time in microseconds, then 14 words of the structure.
 pub type Usage = [i64; USAGE_VALUES];
-/// Index of the largest resident set in a [`Usage`].
+/// Index of the largest resident set (ru_maxrss) in a [`Usage`].
 ///
-/// This value is a maximum; all others are sums.
+/// This value is a maximum over time; all others are sums.
 pub const MAX_RESIDENT_SET: usize = 2;
 
-/// Subject of a value.
+/// Processes or thread whose usage a value counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
     /// The process, all threads together.
@@ -28,22 +30,27 @@ const SUBJECTS: usize = 3;
 /// Number of values in a [`Reading`].
 pub const READING_VALUES: usize = SUBJECTS * (1 + USAGE_VALUES);
 
-/// Values of all subjects: the clock in nanoseconds (0 for the children), then the [`Usage`].
+/// Values of all subjects at one time, in the order of [`Subject`].
+///
+/// Each subject has its processor time in nanoseconds (0 for the children), then its [`Usage`].
 pub type Reading = [i64; READING_VALUES];
 
-/// Returns the index of a subject's clock in a [`Reading`]; the usage follows.
-pub const fn place(subject: Subject) -> usize {
+/// Returns the index of a subject's processor time in a [`Reading`]; the usage follows.
+pub const fn time_index(subject: Subject) -> usize {
     subject as usize * (1 + USAGE_VALUES)
 }
 
-const fn is_maximum(place: usize) -> bool {
-    place % (1 + USAGE_VALUES) == 1 + MAX_RESIDENT_SET
+/// Returns true for the indices in a [`Reading`] of values that are maxima over time.
+const fn is_maximum(index: usize) -> bool {
+    index % (1 + USAGE_VALUES) == 1 + MAX_RESIDENT_SET
 }
 
 /// Values of a failed process that its replacement adds to its own.
 #[derive(Debug)]
 pub struct CarriedTime {
-    /// The replacement; zero in other processes. Child processes see the kernel's values.
+    /// Number of the replacement's process; zero in other processes.
+    ///
+    /// Child processes, which have a copy of this structure, see the kernel's values.
     owner: AtomicI32,
     added: [AtomicI64; READING_VALUES],
 }
@@ -57,27 +64,27 @@ impl CarriedTime {
         }
     }
 
-    /// Makes process `owner`, whose values are `owner` now, see at least the values `seen`.
+    /// Makes process `owner`, whose values are `own` now, see at least the values `seen`.
     pub fn set(&self, owner: i32, own: &Reading, seen: &Reading) {
-        for (place, added) in self.added.iter().enumerate() {
-            let value = match is_maximum(place) {
-                true => seen[place],
-                false => (seen[place] - own[place]).max(0),
+        for (index, added) in self.added.iter().enumerate() {
+            let value = match is_maximum(index) {
+                true => seen[index],
+                false => (seen[index] - own[index]).max(0),
             };
             added.store(value, Ordering::Relaxed);
         }
         self.owner.store(owner, Ordering::Release);
     }
 
-    /// Returns the process that sees other values than the kernel's; zero if there is none.
+    /// Returns the process that sees other values than the kernel's; zero if none does.
     pub fn owner(&self) -> i32 {
         self.owner.load(Ordering::Acquire)
     }
 
-    /// Returns the value that the owner sees if the kernel's value at `place` is `own`.
-    pub fn seen(&self, place: usize, own: i64) -> i64 {
-        let added = self.added[place].load(Ordering::Relaxed);
-        match is_maximum(place) {
+    /// Returns the value that the owner sees if the kernel's value at `index` is `own`.
+    pub fn seen(&self, index: usize, own: i64) -> i64 {
+        let added = self.added[index].load(Ordering::Relaxed);
+        match is_maximum(index) {
             true => own.max(added),
             false => own + added,
         }
@@ -89,9 +96,8 @@ mod tests {
     use super::*;
 
     fn reading(time: i64, resident_set: i64) -> Reading {
-        let is_maximum = |place| is_maximum(place);
-        core::array::from_fn(|place| {
-            if is_maximum(place) {
+        core::array::from_fn(|index| {
+            if is_maximum(index) {
                 resident_set
             } else {
                 time
@@ -100,7 +106,7 @@ mod tests {
     }
 
     fn seen(carried: &CarriedTime, own: &Reading) -> Reading {
-        core::array::from_fn(|place| carried.seen(place, own[place]))
+        core::array::from_fn(|index| carried.seen(index, own[index]))
     }
 
     #[test]
@@ -128,8 +134,8 @@ mod tests {
     #[test]
     fn only_resident_sets_are_maxima() {
         for subject in [Subject::Process, Subject::Children, Subject::MainThread] {
-            let start = place(subject);
-            let maxima = (start..start + 1 + USAGE_VALUES).filter(|&place| is_maximum(place));
+            let start = time_index(subject);
+            let maxima = (start..start + 1 + USAGE_VALUES).filter(|&index| is_maximum(index));
             assert!(maxima.eq([start + 1 + MAX_RESIDENT_SET]));
         }
     }

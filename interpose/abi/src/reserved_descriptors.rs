@@ -1,6 +1,7 @@
-//! Descriptors of the runtime and MPI sides.
+//! Set of the descriptors of the runtime and MPI sides.
 //!
-//! The descriptors stay open if a program closes all descriptors from some number on.
+//! The preload library excludes these descriptors if the program closes a range of descriptors, as
+//! closefrom(3) does.
 
 use crate::address_map::RUNTIME_FD_BASE;
 use core::ffi::c_int;
@@ -12,7 +13,7 @@ const WORDS: usize = 32;
 
 /// Set of descriptors, with one bit for each number from [`RUNTIME_FD_BASE`] on.
 ///
-/// Descriptors past the last bit count as the program's.
+/// Descriptors from [`ReservedDescriptors::END`] on have no bit, and count as the program's.
 #[derive(Debug)]
 pub struct ReservedDescriptors {
     words: [AtomicU64; WORDS],

@@ -9,35 +9,41 @@ pub const STOP_SIGNAL: c_int = 33;
 
 /// Mask of the signals that threads of the runtime and MPI sides do not block.
 ///
-/// A thread causes seven of them itself (SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV,
-/// SIGSYS); two more are glibc's. All other signals are the program's: if the program has blocked
-/// one, the kernel would deliver it to a thread that has not.
+/// Seven of the signals are caused by the thread itself (SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE,
+/// SIGSEGV, SIGSYS); signals 32 and 33 belong to glibc. All other signals belong to the program. If
+/// all threads of the program have blocked a signal, the kernel would deliver that signal to a
+/// thread of the runtime that has not.
 pub const OWN_SIGNALS: u64 = {
     const NUMBERS: [u32; 9] = [4, 5, 6, 7, 8, 11, 31, 32, 33];
     let mut mask = 0;
-    let mut at = 0;
-    while at < NUMBERS.len() {
-        mask |= 1 << (NUMBERS[at] - 1);
-        at += 1;
+    let mut index = 0;
+    while index < NUMBERS.len() {
+        mask |= 1 << (NUMBERS[index] - 1);
+        index += 1;
     }
     mask
 };
 
 /// Addresses in the code that stops threads.
 ///
-/// The code is a handler of [`STOP_SIGNAL`]. The value of the signal is the address of a word that
-/// contains the address of a stack. The handler switches to that stack and calls
-/// `park(value, frame)`. `park` returns the frame from which the thread resumes, and a flag that
-/// requests the continuation of the interrupted system call. A frame begins with a return address,
-/// and `ucontext_t` follows.
+/// The code is a handler of [`STOP_SIGNAL`], which is sent with a value (sigqueue(3)): the address
+/// of a word that contains the address of a stack. The handler switches to that stack and calls
+/// `park(value, frame)`, which blocks as long as the thread is stopped. `park` returns the frame
+/// from which the thread resumes, and a flag that requests the continuation of the interrupted
+/// system call. A frame is the kernel's signal frame: a return address, followed by `ucontext_t`.
+///
+/// The addresses divide the code into sections, in this order. The runtime compares a saved
+/// instruction pointer with them, to find out how far a thread had resumed when it was interrupted.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct StopCode {
+    /// First instruction of the handler.
     pub handler: usize,
     /// Start of the code, up to `leave`, that continues the system call.
     ///
     /// The code runs on the thread's own stack, with the frame at its top.
     pub restart: usize,
+    /// Instruction after restart_syscall(2), whose result is in rax.
     pub restarted: usize,
     /// Address from which on the frame contains the call's result.
     pub result_stored: usize,
@@ -47,9 +53,12 @@ pub struct StopCode {
     ///
     /// The kernel also uses it to return from handlers (`sa_restorer`).
     pub restorer: usize,
+    /// First address past the code.
     pub end: usize,
-    /// Word for the address of `park`; no thread is stopped while it is 0.
+    /// Word for the address of `park`; no thread is stopped while the word is 0.
     pub park: *mut usize,
-    /// Word for the address of the handler of all other signals of this number.
+    /// Word for the address of the program's handler.
+    ///
+    /// The handler receives the signals that the runtime did not send.
     pub other_handler: *mut usize,
 }

@@ -1,7 +1,8 @@
 //! System V semaphore sets and message queues of the program.
 //!
-//! A rollback creates a new object, with another identifier, for an object that was removed after
-//! the checkpoint. The program keeps its identifier: calls are made with the real one.
+//! A rollback restores an object that was removed after the checkpoint. The kernel gives the new
+//! object another identifier. The program keeps the old identifier, and the preload library passes
+//! the *real* one to the kernel.
 
 use core::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, Ordering};
 
@@ -20,7 +21,7 @@ pub const UNDO: u32 = 2;
 /// Another process has used the object.
 pub const FOREIGN: u32 = 4;
 
-/// Name that marks a slot while it is being filled.
+/// Key that marks a slot while it is being filled.
 const RESERVED: i64 = -1;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,8 +38,8 @@ pub struct SystemVObject {
 
 #[derive(Debug)]
 struct Slot {
-    /// Kind and identifier; zero if the slot is free.
-    name: AtomicI64,
+    /// Kind and identifier that the program sees; zero if the slot is free.
+    key: AtomicI64,
     real: AtomicI32,
     flags: AtomicU32,
 }
@@ -46,24 +47,24 @@ struct Slot {
 impl Slot {
     const fn free() -> Slot {
         Slot {
-            name: AtomicI64::new(0),
+            key: AtomicI64::new(0),
             real: AtomicI32::new(0),
             flags: AtomicU32::new(0),
         }
     }
 
     fn object(&self) -> Option<SystemVObject> {
-        let name = self.name.load(Ordering::Acquire);
-        (name > 0).then(|| SystemVObject {
-            kind: name & !i64::from(u32::MAX),
-            identifier: name as u32 as i32,
+        let key = self.key.load(Ordering::Acquire);
+        (key > 0).then(|| SystemVObject {
+            kind: key & !i64::from(u32::MAX),
+            identifier: key as u32 as i32,
             real: self.real.load(Ordering::Relaxed),
             flags: self.flags.load(Ordering::Relaxed),
         })
     }
 }
 
-fn name(kind: i64, identifier: i32) -> i64 {
+fn key(kind: i64, identifier: i32) -> i64 {
     kind | i64::from(identifier as u32)
 }
 
@@ -73,8 +74,8 @@ pub struct SystemVObjects {
     slots: [Slot; MAX_OBJECTS],
     /// Number of slots, from the first one on, that have been used.
     used: AtomicU32,
-    /// Nonzero if there were more objects than slots.
-    has_more: AtomicU32,
+    /// Nonzero if an object has found no free slot.
+    has_overflowed: AtomicU32,
 }
 
 impl SystemVObjects {
@@ -83,7 +84,7 @@ impl SystemVObjects {
         SystemVObjects {
             slots: [const { Slot::free() }; MAX_OBJECTS],
             used: AtomicU32::new(0),
-            has_more: AtomicU32::new(0),
+            has_overflowed: AtomicU32::new(0),
         }
     }
 
@@ -91,48 +92,49 @@ impl SystemVObjects {
         &self.slots[..self.used.load(Ordering::Acquire) as usize]
     }
 
-    fn find(&self, is_it: impl Fn(&SystemVObject) -> bool) -> Option<(&Slot, SystemVObject)> {
-        let all = self.slots().iter();
-        all.filter_map(|slot| Some((slot, slot.object()?)))
-            .find(|(_, object)| is_it(object))
+    fn find(&self, matches: impl Fn(&SystemVObject) -> bool) -> Option<(&Slot, SystemVObject)> {
+        let slots = self.slots().iter();
+        slots
+            .filter_map(|slot| Some((slot, slot.object()?)))
+            .find(|(_, object)| matches(object))
     }
 
     fn find_by_identifier(&self, kind: i64, identifier: i32) -> Option<(&Slot, SystemVObject)> {
-        self.find(|it| it.kind == kind && it.identifier == identifier)
+        self.find(|object| object.kind == kind && object.identifier == identifier)
     }
 
     pub fn all(&self) -> impl Iterator<Item = SystemVObject> {
         self.slots().iter().filter_map(Slot::object)
     }
 
-    /// True if the program has had more objects than slots.
-    pub fn has_more(&self) -> bool {
-        self.has_more.load(Ordering::Relaxed) != 0
+    /// True if an object has found no free slot, and is therefore missing.
+    pub fn has_overflowed(&self) -> bool {
+        self.has_overflowed.load(Ordering::Relaxed) != 0
     }
 
     pub fn insert(&self, object: SystemVObject) {
-        let is_free = |slot: &&Slot| {
-            let taken =
-                slot.name
+        let reserve = |slot: &&Slot| {
+            let exchange =
+                slot.key
                     .compare_exchange(0, RESERVED, Ordering::Acquire, Ordering::Relaxed);
-            taken.is_ok()
+            exchange.is_ok()
         };
-        let Some((place, slot)) = (0..).zip(&self.slots).find(|(_, slot)| is_free(slot)) else {
-            self.has_more.store(1, Ordering::Relaxed);
+        let Some((index, slot)) = (0..).zip(&self.slots).find(|(_, slot)| reserve(slot)) else {
+            self.has_overflowed.store(1, Ordering::Relaxed);
             return;
         };
         slot.real.store(object.real, Ordering::Relaxed);
         slot.flags.store(object.flags, Ordering::Relaxed);
-        slot.name
-            .store(name(object.kind, object.identifier), Ordering::Release);
-        self.used.fetch_max(place + 1, Ordering::Release);
+        slot.key
+            .store(key(object.kind, object.identifier), Ordering::Release);
+        self.used.fetch_max(index + 1, Ordering::Release);
     }
 
     /// Adds an object that the program has opened, and returns the program's identifier.
     ///
     /// `flags` is [`CREATED`] or zero.
     pub fn open(&self, kind: i64, real: i32, flags: u32) -> i32 {
-        let has_real = |it: &SystemVObject| it.kind == kind && it.real == real;
+        let has_real = |object: &SystemVObject| object.kind == kind && object.real == real;
         if let Some((slot, object)) = self.find(has_real) {
             if flags & CREATED != 0 {
                 slot.flags.store(flags, Ordering::Relaxed);
@@ -140,10 +142,11 @@ impl SystemVObjects {
             return object.identifier;
         }
         let is_taken = |identifier: i32| self.find_by_identifier(kind, identifier).is_some();
-        // The kernel's identifier may be the one that the program uses for another object.
+        // The program uses the kernel's identifier, unless it already uses that one for another
+        // object. The kernel assigns high identifiers last, so the search begins with them.
         let others = (0..=i32::MAX).rev();
         let mut candidates = core::iter::once(real).chain(others);
-        let identifier = candidates.find(|&it| !is_taken(it)).unwrap_or(real);
+        let identifier = candidates.find(|&id| !is_taken(id)).unwrap_or(real);
         self.insert(SystemVObject {
             kind,
             identifier,
@@ -183,15 +186,15 @@ impl SystemVObjects {
     /// Removes an object that the program has deleted.
     pub fn remove(&self, kind: i64, identifier: i32) {
         if let Some((slot, _)) = self.find_by_identifier(kind, identifier) {
-            slot.name.store(0, Ordering::Release);
+            slot.key.store(0, Ordering::Release);
         }
     }
 
     pub fn clear(&self) {
         for slot in self.slots() {
-            slot.name.store(0, Ordering::Release);
+            slot.key.store(0, Ordering::Release);
         }
-        self.has_more.store(0, Ordering::Relaxed);
+        self.has_overflowed.store(0, Ordering::Relaxed);
     }
 }
 
@@ -206,19 +209,21 @@ mod tests {
             assert_eq!(objects.open(SEMAPHORES, real, CREATED), real);
         }
         objects.open(MESSAGES, 7, 0);
-        let found = objects.all().map(|it| (it.kind, it.real, it.flags));
+        let found = objects
+            .all()
+            .map(|object| (object.kind, object.real, object.flags));
         let expected = [
             (SEMAPHORES, 7, CREATED),
             (SEMAPHORES, 65536, CREATED),
             (MESSAGES, 7, 0),
         ];
-        assert!(found.eq(expected) && !objects.has_more());
+        assert!(found.eq(expected) && !objects.has_overflowed());
         objects.remove(SEMAPHORES, 7);
         assert_eq!(objects.all().count(), 2);
         for real in 0..MAX_OBJECTS as i32 {
             objects.open(SEMAPHORES, real, CREATED);
         }
-        assert!(objects.has_more());
+        assert!(objects.has_overflowed());
     }
 
     /// Returns a table with one set: 3 for the program, 8 in the kernel.
@@ -241,7 +246,7 @@ mod tests {
         assert_eq!(objects.real_for_call(MESSAGES, 3, 0), 3);
         assert_eq!(objects.real(SEMAPHORES, 3), Some(8));
         assert_eq!(objects.open(SEMAPHORES, 8, 0), 3);
-        let flags: u32 = objects.all().map(|it| it.flags).sum();
+        let flags: u32 = objects.all().map(|object| object.flags).sum();
         assert_eq!(flags, CREATED | UNDO);
     }
 

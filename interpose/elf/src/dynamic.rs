@@ -38,7 +38,9 @@ impl Dynamic {
     /// Directories that are searched after LD_LIBRARY_PATH.
     pub const RUNPATH: usize = 29;
     pub const FLAGS: usize = 30;
-    /// Flag: the object uses static TLS, whose offsets are fixed when it is loaded.
+    /// Flag of [`Dynamic::FLAGS`]: the object uses static TLS.
+    ///
+    /// Offsets in static TLS are fixed when an object is loaded.
     pub const STATIC_TLS: usize = 0x10;
 }
 
@@ -49,11 +51,11 @@ impl Dynamic {
 pub(crate) unsafe fn entries(
     first: *const Dynamic,
 ) -> impl Iterator<Item = &'static Dynamic> + Clone {
-    let at = |entry: *const Dynamic| {
+    let read = |entry: *const Dynamic| {
         // SAFETY: the entries of a loaded object follow each other up to the one of kind 0.
         unsafe { entry.as_ref() }.filter(|entry| entry.tag != 0)
     };
-    iter::successors(at(first), move |entry| {
-        at(core::ptr::from_ref(*entry).wrapping_add(1))
+    iter::successors(read(first), move |entry| {
+        read(core::ptr::from_ref(*entry).wrapping_add(1))
     })
 }

@@ -8,7 +8,7 @@ use core::{iter, ptr, slice};
 
 /// Public head of glibc's `struct link_map`.
 ///
-/// A handle of dlopen(3) points to one.
+/// A handle of dlopen(3) points to such a structure.
 #[repr(C)]
 #[derive(Debug)]
 pub struct LinkMap {
@@ -22,8 +22,9 @@ pub struct LinkMap {
 /// `Elf64_Rela`
 #[repr(C)]
 struct Relocation {
-    place: usize,
-    /// Number of the symbol in the upper half.
+    /// Address to be relocated, relative to the object's base.
+    offset: usize,
+    /// Index of the symbol in the upper 32 bits.
     info: u64,
     addend: i64,
 }
@@ -34,7 +35,7 @@ struct Symbol {
     name: u32,
     info: u8,
     other: u8,
-    /// Zero if the symbol is defined elsewhere.
+    /// Index of the section that defines the symbol; zero if another object defines the symbol.
     section: u16,
     value: usize,
     size: u64,
@@ -48,8 +49,8 @@ impl LinkMap {
     /// while the list is walked.
     pub unsafe fn list(first: *const LinkMap) -> impl Iterator<Item = &'static LinkMap> + Clone {
         // SAFETY: guaranteed by the caller.
-        let record = |at: *const LinkMap| unsafe { at.as_ref() };
-        iter::successors(record(first), move |before| record(before.next))
+        let read = |record: *const LinkMap| unsafe { record.as_ref() };
+        iter::successors(read(first), move |record| read(record.next))
     }
 
     /// Returns the first record of the list that contains `record`.
@@ -58,8 +59,8 @@ impl LinkMap {
     /// As [`LinkMap::list`].
     pub unsafe fn first_of(record: *const LinkMap) -> *const LinkMap {
         // SAFETY: guaranteed by the caller.
-        let at = |record: *const LinkMap| unsafe { record.as_ref() };
-        let records = iter::successors(at(record), |after| at(after.previous));
+        let read = |record: *const LinkMap| unsafe { record.as_ref() };
+        let records = iter::successors(read(record), |record| read(record.previous));
         records.last().map_or(ptr::null(), ptr::from_ref)
     }
 
@@ -106,11 +107,12 @@ impl LinkMap {
         ];
         let name = move |relocation: &Relocation| {
             let (symbols, text) = tables?;
-            let number = (relocation.info >> 32) as usize;
-            // SAFETY: a symbol of the object, and its name.
+            let index = (relocation.info >> 32) as usize;
+            // SAFETY: the index is one of the object's symbol table, and the name is an offset into
+            // its string table.
             unsafe {
-                let symbol = (symbols as *const Symbol).add(number).as_ref()?;
-                let is_import = number != 0 && symbol.section == 0;
+                let symbol = (symbols as *const Symbol).add(index).as_ref()?;
+                let is_import = index != 0 && symbol.section == 0;
                 is_import.then(|| bytes((text + symbol.name as usize) as *const c_char))
             }
         };
@@ -125,7 +127,8 @@ impl LinkMap {
     /// Returns the address in the entry of this kind.
     fn address(&self, tag: usize) -> Option<usize> {
         let value = self.entry(tag)?.value;
-        // ld.so relocates the entry in place, except in a read-only section (the vDSO).
+        // ld.so adds the base to the entry in place, except in a read-only section (the vDSO's). A
+        // value below the base is therefore an offset.
         Some(if value < self.base {
             value + self.base
         } else {
@@ -133,12 +136,13 @@ impl LinkMap {
         })
     }
 
+    /// Returns the table of relocations whose address and size entries of these kinds contain.
     fn relocations(&self, table: usize, size: usize) -> &'static [Relocation] {
         let size = self.entry(size).map_or(0, |entry| entry.value);
         match self.address(table) {
             // SAFETY: the object's table of relocations, which has `size` bytes.
-            Some(at) if at != 0 => unsafe {
-                slice::from_raw_parts(at as *const Relocation, size / size_of::<Relocation>())
+            Some(first) if first != 0 => unsafe {
+                slice::from_raw_parts(first as *const Relocation, size / size_of::<Relocation>())
             },
             _ => &[],
         }

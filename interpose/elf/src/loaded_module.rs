@@ -15,8 +15,10 @@ pub struct LoadedModule {
     name: *const c_char,
     headers: *const ProgramHeader,
     header_count: u16,
-    loaded: u64,
-    unloaded: u64,
+    /// Number of objects that the process has loaded (field dlpi_adds).
+    adds: u64,
+    /// Number of objects that the process has unloaded (field dlpi_subs).
+    subs: u64,
     /// Number of the object's thread-local data block; zero if the object has none.
     pub tls_module: usize,
     /// Thread-local data of the calling thread; null if not allocated yet.
@@ -44,7 +46,7 @@ impl LoadedModule {
     }
 
     /// Returns the program headers of one kind.
-    pub fn of_kind(&self, kind: u32) -> impl Iterator<Item = &ProgramHeader> + Clone {
+    pub fn headers_of_kind(&self, kind: u32) -> impl Iterator<Item = &ProgramHeader> + Clone {
         self.headers()
             .iter()
             .filter(move |header| header.kind == kind)
@@ -62,9 +64,9 @@ impl LoadedModule {
 
     /// True if the object uses static TLS: thread-local data at a fixed offset.
     ///
-    /// The data may belong to another object.
+    /// The thread-local data may be those of another object, such as libc's errno.
     pub fn has_static_tls(&self) -> bool {
-        let section = self.of_kind(ProgramHeader::DYNAMIC).next();
+        let section = self.headers_of_kind(ProgramHeader::DYNAMIC).next();
         let first = section.map_or(ptr::null(), |header| {
             ptr::with_exposed_provenance(self.base + header.address)
         });
@@ -74,22 +76,22 @@ impl LoadedModule {
     }
 }
 
-/// Calls `see` for every object, in load order.
+/// Calls `visit` for every object, in load order.
 ///
 /// # Safety
 /// `iterate` must be dl_iterate_phdr(3) of some namespace.
-pub unsafe fn for_each_module<See: FnMut(&LoadedModule)>(
+pub unsafe fn for_each_module<Visit: FnMut(&LoadedModule)>(
     iterate: impl FnOnce(Callback, *mut c_void),
-    mut see: See,
+    mut visit: Visit,
 ) {
-    unsafe extern "C" fn call<See: FnMut(&LoadedModule)>(
+    unsafe extern "C" fn call<Visit: FnMut(&LoadedModule)>(
         module: *const LoadedModule,
         _size: usize,
-        see: *mut c_void,
+        visit: *mut c_void,
     ) -> c_int {
         // SAFETY: dl_iterate_phdr(3) passes a valid structure and the argument below.
-        unsafe { (*see.cast::<See>())(&*module) };
+        unsafe { (*visit.cast::<Visit>())(&*module) };
         0
     }
-    iterate(call::<See>, (&raw mut see).cast());
+    iterate(call::<Visit>, (&raw mut visit).cast());
 }

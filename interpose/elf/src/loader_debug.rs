@@ -17,7 +17,7 @@ pub struct LoaderDebug {
     next: *const LoaderDebug,
 }
 
-/// First version of the structure with a successor.
+/// First version of the structure that has the field `next`.
 const FIRST_LINKED_VERSION: i32 = 2;
 
 impl LoaderDebug {
@@ -31,22 +31,21 @@ impl LoaderDebug {
         unsafe { (&raw const (*list).objects).read() }
     }
 
-    /// Returns the number of link-map namespaces (dlmopen(3)).
+    /// Counts the link-map namespaces (dlmopen(3)), each of which has one element in the list.
     ///
     /// # Safety
     /// `list` must be the address of `_r_debug`, or null.
-    pub unsafe fn namespaces(list: *const LoaderDebug) -> usize {
-        let existing = |at: *const LoaderDebug| (!at.is_null()).then_some(at);
-        // SAFETY: an element of the list. Elements have a successor field from version
-        // [`FIRST_LINKED_VERSION`] on.
-        let next = |at: &*const LoaderDebug| unsafe {
-            let is_extended = (&raw const (**at).version).read() >= FIRST_LINKED_VERSION;
-            existing(if is_extended {
-                (**at).next
+    pub unsafe fn count_namespaces(list: *const LoaderDebug) -> usize {
+        let non_null = |element: *const LoaderDebug| (!element.is_null()).then_some(element);
+        // SAFETY: an element of the list, whose field `next` is read only if it exists.
+        let next = |element: &*const LoaderDebug| unsafe {
+            let has_next = (&raw const (**element).version).read() >= FIRST_LINKED_VERSION;
+            non_null(if has_next {
+                (**element).next
             } else {
                 core::ptr::null()
             })
         };
-        iter::successors(existing(list), next).count()
+        iter::successors(non_null(list), next).count()
     }
 }

@@ -17,13 +17,13 @@ fn link_maps() -> Vec<&'static LinkMap> {
     unsafe { LinkMap::list(LoaderDebug::first(&raw const _r_debug)) }.collect()
 }
 
-fn for_each(see: impl FnMut(&LoadedModule)) {
+fn for_each(visit: impl FnMut(&LoadedModule)) {
     // SAFETY: libc's function.
     let iterate = |callback, data| unsafe {
         dl_iterate_phdr(callback, data);
     };
     // SAFETY: as above.
-    unsafe { for_each_module(iterate, see) };
+    unsafe { for_each_module(iterate, visit) };
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn every_record_leads_to_the_first() {
 }
 
 #[test]
-fn the_dynamic_section_names_what_a_library_is_and_needs() {
+fn the_dynamic_section_contains_the_soname_and_needed_libraries() {
     let records = link_maps();
     assert!(records[0].needs(b"libc.so.6") && !records[0].needs(b"libc.so"));
     let libc = records
@@ -62,7 +62,7 @@ fn the_dynamic_section_names_what_a_library_is_and_needs() {
 }
 
 #[test]
-fn imports_are_what_others_define() {
+fn imports_are_symbols_of_other_objects() {
     let program = link_maps()[0];
     assert!(program.imports().any(|name| name == b"dl_iterate_phdr"));
     assert!(program.imports().all(|name| name != b"both_lists"));
@@ -86,18 +86,18 @@ fn program_headers_are_those_in_memory() {
     let base = &raw const __ehdr_start as usize;
     // SAFETY: the headers of this executable, which stays mapped.
     let mapped = unsafe { program_headers(base) };
-    let here = program_headers_are_those_in_memory as *const () as usize;
-    let is_here = |header: &&ProgramHeader| {
+    let function = program_headers_are_those_in_memory as *const () as usize;
+    let has_function = |header: &&ProgramHeader| {
         header.kind == ProgramHeader::LOAD
-            && (header.address..header.address + header.size).contains(&(here - base))
+            && (header.address..header.address + header.size).contains(&(function - base))
     };
-    let code = mapped.iter().find(is_here).unwrap();
+    let code = mapped.iter().find(has_function).unwrap();
     assert!(code.is_code() && !code.is_data() && code.alignment >= 4096);
     let mut count = 0;
     for_each(|module| {
         if module.name().is_empty() {
             count = module.headers().len();
-            assert!(module.of_kind(ProgramHeader::DYNAMIC).count() == 1);
+            assert!(module.headers_of_kind(ProgramHeader::DYNAMIC).count() == 1);
             assert!(!module.has_static_tls());
         }
     });
@@ -108,7 +108,7 @@ fn program_headers_are_those_in_memory() {
 fn there_is_one_namespace() {
     // SAFETY: ld.so's list, and a null pointer.
     unsafe {
-        assert_eq!(LoaderDebug::namespaces(&raw const _r_debug), 1);
-        assert_eq!(LoaderDebug::namespaces(core::ptr::null()), 0);
+        assert_eq!(LoaderDebug::count_namespaces(&raw const _r_debug), 1);
+        assert_eq!(LoaderDebug::count_namespaces(core::ptr::null()), 0);
     }
 }

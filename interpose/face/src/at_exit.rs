@@ -1,7 +1,7 @@
-//! Exit of the program by exit(3), which the runtime must record.
+//! Exit of the program by exit(3), which is reported to the runtime.
 //!
-//! Other ranks wait for a rank that exits without MPI_Finalize, and the launcher does not notify
-//! them.
+//! Without the report, the other ranks would wait for ever for a rank that exits without
+//! MPI_Finalize: the launcher sees only the guardian, and notifies no rank.
 #![allow(unsafe_code)]
 
 use crate::entry::{ENTRY, slot_count};
@@ -12,10 +12,10 @@ use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering};
 use understudy_abi::{RUNTIME_STACK, RUNTIME_STACK_SIZE, control_block, libc_procedures};
 
-/// The runtime's function.
+/// The runtime's function for the exit.
 ///
-/// The runtime's function is not part of the program's image. The address of [`on_exit_handler`]
-/// is, and is equal in every rank.
+/// libc's list of exit functions is part of the program's memory, so it must contain addresses that
+/// are equal in every rank. It contains [`on_exit_handler`], which calls the runtime's function.
 static EXIT_HOOK: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 /// The runtime's function that returns true if the exit requires a call.
 static NEEDS_CALL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
@@ -26,8 +26,8 @@ unsafe extern "C" {
 
 /// Registers functions for the exit of the program.
 ///
-/// exit(3) calls `hook` with the status, and _exit(2) calls `at_once`. If `calls` returns true,
-/// exit(3) first makes a call of the slot [`understudy_abi::libc_procedures::EXIT_SLOT`].
+/// exit(3) calls `hook` with the status, and _exit(2) calls `at_once`. If `needs_call` returns
+/// true, exit(3) first makes a call of the slot [`understudy_abi::libc_procedures::EXIT_SLOT`].
 ///
 /// # Safety
 /// Must be called on the program's stack, because it registers with the program's libc
@@ -35,10 +35,10 @@ unsafe extern "C" {
 pub unsafe extern "C" fn call_at_exit(
     hook: unsafe extern "C" fn(c_int),
     at_once: unsafe extern "C" fn(c_int),
-    calls: unsafe extern "C" fn() -> bool,
+    needs_call: unsafe extern "C" fn() -> bool,
 ) {
     immediate_exit::connect(at_once);
-    NEEDS_CALL.store(calls as *mut c_void, Ordering::Release);
+    NEEDS_CALL.store(needs_call as *mut c_void, Ordering::Release);
     if EXIT_HOOK
         .swap(hook as *mut c_void, Ordering::Release)
         .is_null()
@@ -50,7 +50,7 @@ pub unsafe extern "C" fn call_at_exit(
 
 /// Makes a call of the runtime, like a thunk.
 ///
-/// A rollback of the program may happen in the call, which does not return then.
+/// The call does not return if the program is rolled back while it runs.
 ///
 /// # Safety
 /// The slot must have no arguments.
@@ -63,25 +63,27 @@ unsafe extern "C" fn on_exit_handler(status: c_int, _: *mut c_void) {
     if !immediate_exit::is_for_this_process() {
         return;
     }
-    let calls = NEEDS_CALL.load(Ordering::Acquire);
+    let needs_call = NEEDS_CALL.load(Ordering::Acquire);
     // SAFETY: set by `call_at_exit`; the call is made on the program's stack.
     unsafe {
-        let calls: Option<unsafe extern "C" fn() -> bool> = core::mem::transmute(calls);
+        let needs_call: Option<unsafe extern "C" fn() -> bool> = core::mem::transmute(needs_call);
+        // Without the MPI lock, only the main thread may enter the runtime.
         let may_call = mpi_lock::is_enabled() || control_block::address() == threads::main();
-        if may_call && calls.is_some_and(|calls| calls()) {
+        if may_call && needs_call.is_some_and(|needs_call| needs_call()) {
             call_runtime(slot_count() + libc_procedures::EXIT_SLOT);
         }
     }
     let argument = status as usize as *mut c_void;
     // SAFETY: no code of the runtime is active on its stack. If exit(3) was called in a callback,
     // the code below the callback never resumes.
-    let run = || unsafe { on_stack(argument, on_zone_stack, RUNTIME_STACK + RUNTIME_STACK_SIZE) };
+    let run = || unsafe { on_stack(argument, call_exit_hook, RUNTIME_STACK + RUNTIME_STACK_SIZE) };
     if !mpi_lock::run_at_exit(run) {
         immediate_exit::report_exit(status);
     }
 }
 
-unsafe extern "C" fn on_zone_stack(argument: *mut c_void) {
+/// Calls the runtime's function with the exit status, on the runtime's stack.
+unsafe extern "C" fn call_exit_hook(argument: *mut c_void) {
     let hook = EXIT_HOOK.load(Ordering::Acquire);
     if !hook.is_null() {
         // SAFETY: set by `call_at_exit`.

@@ -3,6 +3,12 @@
 
 use core::ffi::c_char;
 
+const AT_NULL: usize = 0;
+const AT_BASE: usize = 7;
+const AT_FLAGS: usize = 8;
+const AT_RANDOM: usize = 25;
+const AT_EXECFN: usize = 31;
+
 /// Entries of the auxiliary vector that are used (getauxval(3)).
 pub struct Auxv {
     /// AT_EXECFN: file name that was passed to execve(2).
@@ -29,18 +35,18 @@ impl Auxv {
         };
         // SAFETY: guaranteed by the caller.
         unsafe {
-            let mut at = envp;
-            while !at.read().is_null() {
-                at = at.add(1);
+            let mut string = envp;
+            while !string.read().is_null() {
+                string = string.add(1);
             }
-            let mut entry = at.add(1).cast::<[usize; 2]>();
-            while entry.read()[0] != 0 {
+            let mut entry = string.add(1).cast::<[usize; 2]>();
+            while entry.read()[0] != AT_NULL {
                 let [kind, value] = entry.read();
                 match kind {
-                    7 => auxv.loader = value,
-                    8 => auxv.keeps_argv0 = value & 1 != 0,
-                    25 => auxv.random = value as *mut [u8; 16],
-                    31 => auxv.execfn = value as *const c_char,
+                    AT_BASE => auxv.loader = value,
+                    AT_FLAGS => auxv.keeps_argv0 = value & 1 != 0,
+                    AT_RANDOM => auxv.random = value as *mut [u8; 16],
+                    AT_EXECFN => auxv.execfn = value as *const c_char,
                     _ => {}
                 }
                 entry = entry.add(1);

@@ -1,14 +1,21 @@
 //! Start of the preload library, from its constructor to a loaded runtime.
 //!
 //! ```text
-//!  execution 1   unprotected? ── yes → returns (no MPI program), or runs the program without
-//!                │                     this library (MPI program that cannot be protected)
-//!                no
-//!                environment → memfd, no address randomisation, fixed environment, execve(2)
-//!  execution 2   equal canaries; stubs, ld.so's mmap and heaps; stack in the reserved range
-//!                dlmopen shim (new libc, its mmap patched) → dlmopen the libmpi file
-//!                → dlmopen runtime → entry points
+//!  execution 1   not an MPI program:       the constructor returns
+//!                cannot be protected:      executes the program without this library
+//!                no guardian yet:          executes the guardian, which executes the program again
+//!                else:                     saves the environment in a memfd, disables address
+//!                                          randomisation, executes the program a second time with
+//!                                          an environment of fixed size
+//!  execution 2   gives the process the stack canaries, random bytes and heap layout of the job
+//!                patches ld.so's mmap, replaces ld.so's malloc
+//!                dlmopen: namespace of the runtime (shim, new libc, its mmap patched; runtime)
+//!                dlmopen: namespace of the MPI library (shim, new libc, its mmap patched; libmpi)
+//!                starts the runtime, and connects the thunks to its entry points
 //! ```
+//!
+//! Two executions are necessary because the kernel chooses all addresses of a process, those of the
+//! stack included, before the first instruction.
 #![allow(unsafe_code)]
 
 use crate::auxv::Auxv;
@@ -41,8 +48,9 @@ use understudy_catalogue::message;
 use understudy_elf::LinkMap;
 
 const ADDR_NO_RANDOMIZE: usize = 0x004_0000;
-/// Address of the saved launcher's environment: the first block of the reserved range.
-const ENVIRONMENT_PLACE: usize = ZONE_START + (1 << 20);
+const ENOMEM: c_int = 12;
+/// Address to which the saved environment of the launcher is mapped.
+const ENVIRONMENT_ADDRESS: usize = ZONE_START + (1 << 20);
 
 unsafe extern "C" {
     fn dlerror() -> *const c_char;
@@ -141,19 +149,21 @@ fn run_first_execution(program: &Program) -> ! {
         if protection == Protection::Guardian {
             guardian::become_guardian(program);
         }
-        let before = sys!(nr::PERSONALITY, 0xffff_ffffusize);
+        let personality = sys!(nr::PERSONALITY, 0xffff_ffffusize);
         let pretend_refused = environ::value(list, b"UNDERSTUDY_FAULT=").is_some_and(|faults| {
             faults
                 .windows(PRETEND_REFUSED.len())
                 .any(|words| words == PRETEND_REFUSED)
         });
-        let is_off = before >= 0 && before as usize & ADDR_NO_RANDOMIZE != 0;
-        let switch_off =
-            || before >= 0 && sys!(nr::PERSONALITY, before as usize | ADDR_NO_RANDOMIZE) >= 0;
-        if pretend_refused || !(is_off || switch_off()) {
+        let is_disabled = personality >= 0 && personality as usize & ADDR_NO_RANDOMIZE != 0;
+        let disable_randomisation = || {
+            let disabled = personality as usize | ADDR_NO_RANDOMIZE;
+            personality >= 0 && sys!(nr::PERSONALITY, disabled) >= 0
+        };
+        if pretend_refused || !(is_disabled || disable_randomisation()) {
             program.refuse(None, &message::PERSONALITY_REFUSED);
         }
-        let fixed = match saved_environment::save(list, before as usize) {
+        let fixed = match saved_environment::save(list, personality as usize) {
             Ok(fd) if program.is_late => {
                 environ::second_execution(list, fd, None, [None, fortran::find()])
             }
@@ -164,13 +174,13 @@ fn run_first_execution(program: &Program) -> ! {
                 [profiler::find(), fortran::find()],
             ),
             Err(error) => program.refuse(
-                Some(before as usize),
+                Some(personality as usize),
                 &message::environment_not_saved(error),
             ),
         };
-        let error = fixed.map_or(12, |environment| program.execute(environment));
+        let error = fixed.map_or(ENOMEM, |environment| program.execute(environment));
         program.refuse(
-            Some(before as usize),
+            Some(personality as usize),
             &message::not_executed_without_randomisation(error),
         )
     }
@@ -189,7 +199,7 @@ unsafe fn run_second_execution(
     auxv: &Auxv,
     fd: c_int,
 ) {
-    let Some(saved) = saved_environment::restore(fd, ENVIRONMENT_PLACE) else {
+    let Some(saved) = saved_environment::restore(fd, ENVIRONMENT_ADDRESS) else {
         crate::messages::print(&message::ENVIRONMENT_LOST);
         sys::exit(understudy_catalogue::exit_status::INTERNAL)
     };
@@ -226,7 +236,7 @@ unsafe fn run_second_execution(
         };
         on_stack(
             (&raw mut second).cast(),
-            second_in_zone,
+            load_or_refuse,
             RUNTIME_STACK + RUNTIME_STACK_SIZE,
         );
         relay::line_buffer_terminal();
@@ -237,12 +247,13 @@ unsafe fn run_second_execution(
 /// Refuses a program for which the kernel has enabled address randomisation again.
 ///
 /// execve(2) does so for a file with a set-id bit, even if the bit changes no id.
-fn refuse_randomised(program: &Program, before: usize) {
+/// `original_personality` is the value of personality(2) before execution 1 changed it.
+fn refuse_randomised(program: &Program, original_personality: usize) {
     // SAFETY: personality(2) has no memory effects.
     let personality = unsafe { sys!(nr::PERSONALITY, 0xffff_ffffusize) };
     if personality & ADDR_NO_RANDOMIZE as isize == 0 {
         program.refuse(
-            Some(before),
+            Some(original_personality),
             &message::randomisation_switched_on(Text(program.path.as_bytes())),
         )
     }
@@ -250,12 +261,14 @@ fn refuse_randomised(program: &Program, before: usize) {
 
 /// Gives every rank of the job equal stack canaries, pointer guards, random bytes and heaps.
 ///
-/// The values are derived from the job's secret, or from its name if it has no secret. Other users
-/// can guess the name. With a disk level, the values must be equal in every start of the job, so
-/// they are derived from the program's name. Returns a seed for further values that must be equal.
+/// The values are derived from `key`. The key is the job's secret, or the job's name, which other
+/// users can guess, if the job has no secret. With a disk level, the values must be equal in every
+/// start of the job, so the key is the program's path. Returns a seed for further values that must
+/// be equal.
 ///
 /// # Safety
-/// Must run before the process enters any function that has a canary in its frame and will return.
+/// The canary must not change while a function is active that checks it on return. This function
+/// must therefore run before any other function with a canary in its frame is entered.
 unsafe fn equalise(random: *mut [u8; 16], key: &[u8]) -> u64 {
     let mix = |seed: u64| {
         key.iter().fold(seed, |hash, &byte| {
@@ -283,12 +296,13 @@ unsafe fn equalise(random: *mut [u8; 16], key: &[u8]) -> u64 {
     mix(0x94d0_49bb_1331_11eb)
 }
 
-unsafe extern "C" fn second_in_zone(argument: *mut c_void) {
-    // SAFETY: `second` passes the address of its local variable.
+/// Loads the runtime side, or refuses the program with the reason of the failure.
+unsafe extern "C" fn load_or_refuse(argument: *mut c_void) {
+    // SAFETY: `run_second_execution` passes the address of its local variable.
     let second = unsafe { &mut *argument.cast::<SecondExecution<'_>>() };
     match load::load(second) {
         Ok(()) => {}
-        Err(LoadFailure::Text(what)) => second.refuse(&what),
+        Err(LoadFailure::Text(reason)) => second.refuse(&reason),
         Err(LoadFailure::NoMpiLibrary) => second.refuse(&link::not_found()),
         Err(LoadFailure::Patch(
             library,
@@ -316,15 +330,15 @@ unsafe extern "C" fn second_in_zone(argument: *mut c_void) {
         Err(LoadFailure::Heap(HeapError::Memory(error))) => {
             second.refuse(&message::loader_heap_addresses(error))
         }
-        Err(LoadFailure::Loader(what)) => {
+        Err(LoadFailure::Loader(problem)) => {
             // SAFETY: dlerror(3) returns a string or null.
             let reason = unsafe { dlerror() };
             let reason = if reason.is_null() {
                 b""
             } else {
-                unsafe_text(reason)
+                loader_string(reason)
             };
-            second.refuse(&format_args!("{what}: {}", Text(reason)))
+            second.refuse(&format_args!("{problem}: {}", Text(reason)))
         }
         Err(LoadFailure::Runtime) => second.program.run_unprotected(Some(second.personality)),
         Err(LoadFailure::Stop(status)) => sys::exit(status),
@@ -336,11 +350,11 @@ fn libc_version() -> &'static [u8] {
         fn gnu_get_libc_version() -> *const c_char;
     }
     // SAFETY: gnu_get_libc_version(3) returns a constant string.
-    unsafe_text(unsafe { gnu_get_libc_version() })
+    loader_string(unsafe { gnu_get_libc_version() })
 }
 
-fn unsafe_text(text: *const c_char) -> &'static [u8] {
-    // SAFETY: called only with C strings that ld.so keeps.
+fn loader_string(text: *const c_char) -> &'static [u8] {
+    // SAFETY: called only with C strings of ld.so and libc, which are never freed.
     unsafe { sys::bytes(text) }
 }
 

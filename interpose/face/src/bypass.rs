@@ -21,7 +21,7 @@ pub struct Program {
     pub environment: *const *const c_char,
     /// The executed file: the program or the script.
     pub path: Path,
-    /// True if the program does not need libmpi at first, but may load it later.
+    /// True if the program is not linked with libmpi, but may load it later.
     ///
     /// See [`crate::late_mpi`].
     pub is_late: bool,
@@ -84,9 +84,9 @@ impl Program {
         -unsafe { sys!(nr::EXECVE, self.path.as_ptr(), self.argv, environment) } as i32
     }
 
-    /// Returns true if problems are not reported.
+    /// Returns true if reasons for refusals are not printed.
     ///
-    /// The program perhaps does not use MPI at all.
+    /// A program that is not linked with libmpi perhaps does not use MPI at all.
     pub fn is_quiet(&self) -> bool {
         // SAFETY: a valid environment.
         self.is_late && !unsafe { environ::is_on(self.environment, environ::LATE_VARIABLE) }
@@ -94,8 +94,8 @@ impl Program {
 
     /// Executes the program without this library, with the given personality(2).
     ///
-    /// The library stays preloaded and does nothing if the program may be the wrapper of a program
-    /// that needs the library.
+    /// The library stays in LD_PRELOAD, but does nothing in this process, if the program may load
+    /// MPI late: such a program may also be the wrapper of a program that needs this library.
     ///
     /// The program is refused instead if ckptd is the only launcher. Without this library, its MPI
     /// library would not find ckptd, and each process would be a job of its own.
@@ -121,7 +121,8 @@ impl Program {
                 environ::without_preload(self.environment, link::own_path())
             }
         };
-        let error = environment.map_or(12, |environment| self.execute(environment));
+        const ENOMEM: i32 = 12;
+        let error = environment.map_or(ENOMEM, |environment| self.execute(environment));
         print(&message::not_executed_again(error));
         sys::exit(126)
     }
@@ -154,17 +155,16 @@ fn is_this_program(path: &Path) -> bool {
 ///
 /// # Safety
 /// `argv` must be a null-terminated array of strings.
-/// `argv` must be a null-terminated array of strings.
 unsafe fn script_arguments(
     argv: *const *const c_char,
     name: &[u8],
     keeps_argv0: bool,
 ) -> Option<*const *const c_char> {
     // SAFETY: guaranteed by the caller.
-    let at = unsafe { environ::strings(argv) }
+    let index = unsafe { environ::strings(argv) }
         .skip(1)
         .position(|argument| argument == name)?;
-    Some(argv.wrapping_add(1 + at + usize::from(keeps_argv0)))
+    Some(argv.wrapping_add(1 + index + usize::from(keeps_argv0)))
 }
 
 /// Reports that the program runs unprotected, with the reason, or ends the process.

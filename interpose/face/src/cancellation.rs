@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 
 /// The runtime's function, or null in an unprotected process.
 ///
-/// See [`understudy_abi::EntryPoints::cancelled`].
+/// See [`understudy_abi::EntryPoints::after_cancellation`].
 static HOOK: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 
 /// Makes each cancellation call the runtime's function afterwards.

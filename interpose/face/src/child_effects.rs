@@ -1,10 +1,9 @@
-//! Reports effects of child processes on files to their rank.
+//! Reports effects of child processes on files to their rank, before they happen.
 //!
-//! A report precedes the call that has the effect.
-//!
-//! A forked child has a copy of the rank's memory, which contains the number of the rank. A program
-//! that a child executes also has this library preloaded, because children inherit LD_PRELOAD. Such
-//! a program searches its ancestors for the rank. A process without such an ancestor reports
+//! A forked child has a copy of the rank's memory, which contains the number of the rank's process.
+//! A program that a child executes also has this library preloaded, because children inherit
+//! LD_PRELOAD. Such a program searches its ancestors for the rank: it tries to connect to the
+//! socket that an ancestor would have if it were a rank. A process without such an ancestor reports
 //! nothing.
 #![allow(unsafe_code)]
 
@@ -27,12 +26,14 @@ use understudy_catalogue::message;
 static RANK: AtomicIsize = AtomicIsize::new(0);
 /// Value of [`RANK`] in a process that has no rank among its ancestors.
 const NO_RANK: isize = -1;
-/// Number of this process if it has outlived its rank.
+/// Number of this process if it has outlived its rank; zero in other processes.
+///
+/// A forked child of such a process differs from this number, and searches for a rank itself.
 static OUTLIVING: AtomicIsize = AtomicIsize::new(0);
 /// Maximum number of ancestors that are tried.
 const MAX_ANCESTORS: usize = 64;
 /// Time in seconds within which a killed rank's guardian kills the rank's children.
-const END_OF_RANK: i64 = 1;
+const GUARDIAN_KILL_TIME: i64 = 1;
 /// Maximum number of attempts to connect to an ancestor whose backlog is full.
 ///
 /// A rank accepts thousands of connections; a process of another user may accept none.
@@ -56,9 +57,9 @@ const ECONNREFUSED: isize = -111;
 const MSG_NOSIGNAL: usize = 0x4000;
 const EINTR: isize = -4;
 
-/// Part of a message: `struct iovec`.
+/// `struct iovec`: buffer of a message.
 #[repr(C)]
-struct Part {
+struct Iovec {
     start: *const c_void,
     length: usize,
 }
@@ -118,7 +119,7 @@ impl Connection {
         const SO_PEERCRED: usize = 17;
         // Process, user, group.
         let (mut peer, mut length) = ([u32::MAX; 3], size_of::<[u32; 3]>() as u32);
-        let (place, length) = (peer.as_mut_ptr() as usize, &raw mut length as usize);
+        let (value, length) = (peer.as_mut_ptr() as usize, &raw mut length as usize);
         let socket = self.0 as usize;
         // SAFETY: getsockopt(2) fills a structure of this length.
         let (failed, own) = unsafe {
@@ -127,7 +128,7 @@ impl Connection {
                 socket,
                 SOL_SOCKET,
                 SO_PEERCRED,
-                place,
+                value,
                 length,
                 0,
             );
@@ -155,17 +156,17 @@ impl Connection {
             value,
             lengths: bytes.map(|bytes| bytes.map_or(NO_NAME, |bytes| bytes.len() as u32)),
         };
-        let part = |bytes: Option<&[u8]>| Part {
+        let buffer = |bytes: Option<&[u8]>| Iovec {
             start: bytes.map_or(null(), <[u8]>::as_ptr).cast(),
             length: bytes.map_or(0, <[u8]>::len),
         };
-        let head = Part {
+        let head = Iovec {
             start: (&raw const request).cast(),
             length: size_of::<Request>(),
         };
-        let parts = [head, part(bytes[0]), part(bytes[1])];
-        // struct msghdr: address, parts, ancillary data, flags.
-        let message = [0, 0, parts.as_ptr() as usize, parts.len(), 0, 0, 0];
+        let buffers = [head, buffer(bytes[0]), buffer(bytes[1])];
+        // struct msghdr: address, buffers, ancillary data, flags.
+        let message = [0, 0, buffers.as_ptr() as usize, buffers.len(), 0, 0, 0];
         let mut answer = 0u8;
         // SAFETY: sendmsg(2) and read(2) on structures of this function.
         unsafe {
@@ -204,7 +205,7 @@ pub fn has_rank() -> bool {
     rank().is_some()
 }
 
-/// Returns this process or the ancestor that records effects of its children.
+/// Returns the rank that records this process's effects: the process itself or an ancestor.
 fn rank() -> Option<Parent> {
     // SAFETY: getpid(2).
     if OUTLIVING.load(Ordering::Relaxed) == unsafe { sys!(nr::GETPID) } {
@@ -224,7 +225,7 @@ fn rank() -> Option<Parent> {
     (process != NO_RANK).then_some(Parent { process, namespace })
 }
 
-/// Returns true if the return of a call must be reported.
+/// Returns true if the rank waits for the report that a call has returned.
 pub fn is_name_awaited() -> bool {
     NAMES_AWAITED.load(Ordering::Relaxed) > 0
 }
@@ -239,7 +240,8 @@ pub unsafe fn report(kind: u32, names: Names, value: i64) {
         | effect::CLOSE_LIBRARY
         | effect::SYSTEM_V_OBJECT
         | effect::POSIX_QUEUE => return,
-        // The value would be an address of this process. The rank keeps the whole file instead.
+        // The value would be an address in this process, which the rank cannot read. The rank saves
+        // the whole file instead.
         effect::OVERWRITE | effect::OVERWRITE_BY_MAPPING => (effect::OVERWRITE, 0),
         _ => (kind, value),
     };
@@ -272,7 +274,7 @@ fn warn(error: isize) {
 ///
 /// A child that is alive after this time has outlived a rank that has not failed.
 fn outlive_rank() {
-    let time = [END_OF_RANK, 0i64];
+    let time = [GUARDIAN_KILL_TIME, 0i64];
     // SAFETY: nanosleep(2) of a valid timespec; getpid(2).
     unsafe {
         sys!(nr::NANOSLEEP, time.as_ptr(), 0);

@@ -1,8 +1,7 @@
-//! Keeps the descriptors of the runtime and MPI sides open.
+//! Keeps descriptors of the runtime and MPI sides open when the program closes all.
 //!
-//! The program may close all descriptors, in a loop or with one call.
-//!
-//! Children of the program may close any descriptor, because they execute another program.
+//! A program may do so in a loop of close(2), or with close_range(2). A forked child of the program
+//! may close any descriptor, because it does not use the runtime.
 #![allow(unsafe_code)]
 
 use crate::libc::next;
@@ -15,7 +14,7 @@ use understudy_abi::reserved_descriptors::ReservedDescriptors;
 
 /// Descriptors of the runtime and MPI sides.
 pub static RESERVED_DESCRIPTORS: ReservedDescriptors = ReservedDescriptors::new();
-/// Process in which they are open; 0 in an unprotected process.
+/// Process that owns these descriptors; 0 in an unprotected process.
 static PROCESS: AtomicIsize = AtomicIsize::new(0);
 
 const EBADF: c_int = 9;
@@ -69,12 +68,13 @@ pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) 
     unsafe {
         let real: unsafe extern "C" fn(c_uint, c_uint, c_int) -> c_int =
             core::mem::transmute(next(&REAL, c"close_range"));
-        let has_layers = first <= last && last >= RUNTIME_FD_BASE as c_uint;
-        if !has_layers || flags & CLOSE_RANGE_CLOEXEC != 0 || !is_protected() {
+        let has_reserved = first <= last && last >= RUNTIME_FD_BASE as c_uint;
+        if !has_reserved || flags & CLOSE_RANGE_CLOEXEC != 0 || !is_protected() {
             let result = real(first, last, flags);
             forget_range(first, last);
             return result;
         }
+        // The ranges between the reserved descriptors are closed.
         let mut begin = first;
         for fd in (RUNTIME_FD_BASE..ReservedDescriptors::END)
             .filter(|fd| RESERVED_DESCRIPTORS.contains(*fd))

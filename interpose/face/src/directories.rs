@@ -1,8 +1,8 @@
-//! Directory listings without the backups that exist until the next checkpoint.
+//! Directory listings without understudy's backups.
 //!
-//! A backup of a file that the program has changed is a hidden file in the same directory
-//! (`.understudy-…`). Calls within libc do not use these functions: glob(3), nftw(3) and fts(3)
-//! list backups.
+//! Until the next checkpoint, a file that the program has changed has a backup: a hidden file in
+//! the same directory (`.understudy-…`). The functions below hide backups from the program. Calls
+//! within libc do not use these functions, so glob(3), nftw(3) and fts(3) list backups.
 #![allow(unsafe_code)]
 
 use crate::libc::{c_name, next};

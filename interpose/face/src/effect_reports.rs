@@ -19,8 +19,9 @@ pub fn connect(hook: *const c_void) {
 
 /// Reports an effect on two names.
 ///
-/// Returns true if the calling thread must be unblocked after the effect
-/// ([`threads::block_stops`]).
+/// A thread that has reported an effect must not be stopped for a cut before the effect has
+/// happened. Returns true if stops of the calling thread are therefore blocked
+/// ([`threads::block_stops`]), so that the caller must unblock them after the effect.
 ///
 /// # Safety
 /// The strings must be valid or null.
@@ -46,9 +47,9 @@ pub unsafe fn report_pair(
             mpi_lock::record_effect(hook, (kind, directory, path, other_directory, other, value));
             return true;
         }
-        let held = threads::block_stops();
+        let is_blocked = threads::block_stops();
         hook(kind, directory, path, other_directory, other, value);
-        held
+        is_blocked
     }
 }
 
@@ -63,11 +64,12 @@ pub unsafe fn report(kind: u32, directory: c_int, path: *const c_char, value: i6
 
 /// Defines functions of libc that report to the runtime and call the next definition.
 ///
-/// An expression after `=>` is called with the result. A variadic `mode` is passed in a register
-/// whether the program has passed it or not, so it is always forwarded.
+/// The expression in braces makes the report, and returns true if stops of the thread are blocked.
+/// An expression after `=>` is called with the result. A variadic `mode` is always forwarded: the
+/// System V ABI passes it in a register, whose value libc's function ignores if there is no mode.
 macro_rules! reporting_functions {
     ($(
-        fn $name:ident($($argument:ident: $kind:ty),*) -> $result:ty { $tell:expr }
+        fn $name:ident($($argument:ident: $kind:ty),*) -> $result:ty { $report:expr }
             $(=> $after:expr;)?
     )*) => {$(
         /// libc's function of this name.
@@ -81,12 +83,12 @@ macro_rules! reporting_functions {
             const NAME: &core::ffi::CStr = $crate::libc::c_name(concat!(stringify!($name), "\0"));
             // SAFETY: libc's function has this type; the caller guarantees the rest.
             unsafe {
-                let is_held: bool = $tell;
+                let is_blocked: bool = $report;
                 let real: unsafe extern "C" fn($($kind),*) -> $result =
                     core::mem::transmute($crate::libc::next(&REAL, NAME));
                 let result = real($($argument),*);
                 $($after(result);)?
-                if is_held {
+                if is_blocked {
                     $crate::stop::unblock();
                 }
                 result

@@ -1,8 +1,8 @@
 //! Targets of the thunks, before and after the runtime is loaded.
 //!
-//! An unprotected program may load an MPI library late, for example an interpreter that imports
-//! one. The loader binds such a program to this library, too. The thunks then call the real libmpi,
-//! which is opened in the program's namespace at the first call.
+//! An unprotected program may load an MPI library late, as an interpreter does that imports an MPI
+//! module. ld.so binds the calls of such a program to this library, too. The thunks then call the
+//! real libmpi, which is opened in the program's namespace at the first call.
 #![allow(unsafe_code)]
 
 use crate::environ;
@@ -66,6 +66,7 @@ unsafe extern "C" fn pass_through() {
     )
 }
 
+/// Returns the address of a slot's real procedure, and stores it for later calls.
 extern "C" fn resolve(slot: u32) -> usize {
     static HANDLE: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
     let mut handle = HANDLE.load(Ordering::Acquire);
@@ -77,7 +78,7 @@ extern "C" fn resolve(slot: u32) -> usize {
     // SAFETY: dlsym(3) on the handle of a library that stays open.
     let mut address = unsafe { dlsym(handle, name.as_ptr()) } as usize;
     if address == 0 {
-        address = older(handle, name.to_bytes_with_nul());
+        address = find_mpix(handle, name.to_bytes_with_nul());
     }
     if address == 0 {
         print(&message::missing_mpi_procedure(Text(name.to_bytes())));
@@ -87,15 +88,15 @@ extern "C" fn resolve(slot: u32) -> usize {
     address
 }
 
-/// Returns a persistent collective under the name MPIX_… that it has in Open MPI 4.
-fn older(handle: *mut c_void, name: &[u8]) -> usize {
-    let mut longer = [0u8; 64];
+/// Returns the address of a persistent collective, which Open MPI 4 exports as MPIX_….
+fn find_mpix(handle: *mut c_void, name: &[u8]) -> usize {
+    let mut mpix_name = [0u8; 64];
     match name.strip_prefix(b"MPI_") {
-        Some(rest) if name.ends_with(b"_init\0") && rest.len() + 5 <= longer.len() => {
-            longer[..5].copy_from_slice(b"MPIX_");
-            longer[5..5 + rest.len()].copy_from_slice(rest);
+        Some(rest) if name.ends_with(b"_init\0") && rest.len() + 5 <= mpix_name.len() => {
+            mpix_name[..5].copy_from_slice(b"MPIX_");
+            mpix_name[5..5 + rest.len()].copy_from_slice(rest);
             // SAFETY: dlsym(3) with a terminated string.
-            unsafe { dlsym(handle, longer.as_ptr().cast()) as usize }
+            unsafe { dlsym(handle, mpix_name.as_ptr().cast()) as usize }
         }
         _ => 0,
     }
@@ -103,8 +104,9 @@ fn older(handle: *mut c_void, name: &[u8]) -> usize {
 
 /// Opens the real libmpi and copies the contents of its data symbols to the program's.
 ///
-/// The real libmpi is opened by its path: for its soname, the loader would return this library. A
-/// copy relocation would have copied the contents.
+/// The real libmpi is opened by its path: for its soname, ld.so would return this library. The
+/// program's data symbols are those of this library, or copies in the program (copy relocations).
+/// Their contents must be the real library's, as if ld.so had bound them to it.
 fn open_real() -> *mut c_void {
     const RTLD_NOW_GLOBAL: c_int = 0x102;
     const LM_ID_BASE: c_long = 0;
@@ -116,8 +118,8 @@ fn open_real() -> *mut c_void {
         // The real library's process manager is the launcher.
         environ = environ::of_launcher(environ).unwrap_or(environ);
         let library_path = environ::value(environ, b"LD_LIBRARY_PATH=").unwrap_or(b"");
-        if let Some(asked) = link::requested_file().filter(|asked| asked.is_file()) {
-            path.push(asked.as_bytes());
+        if let Some(requested) = link::requested_file().filter(|file| file.is_file()) {
+            path.push(requested.as_bytes());
         } else if !link::find_library(link::OUR_SONAME, library_path, &mut path) {
             print(&link::not_found());
             sys::exit(127);
@@ -128,12 +130,12 @@ fn open_real() -> *mut c_void {
             sys::exit(127);
         }
         for (name, size) in DATA_SYMBOLS {
-            let (theirs, ours) = (
+            let (real, visible) = (
                 dlsym(handle, name.as_ptr()),
                 dlsym(core::ptr::null_mut(), name.as_ptr()),
             );
-            if !theirs.is_null() && !ours.is_null() && theirs != ours {
-                core::ptr::copy_nonoverlapping(theirs.cast::<u8>(), ours.cast::<u8>(), size);
+            if !real.is_null() && !visible.is_null() && real != visible {
+                core::ptr::copy_nonoverlapping(real.cast::<u8>(), visible.cast::<u8>(), size);
             }
         }
         handle

@@ -3,8 +3,9 @@
 //!
 //! The stack of a new process begins with the strings of the environment. Ranks whose environments
 //! differ in number or size of strings get different stack addresses. The process is therefore
-//! executed a second time with a *fixed* environment: the variables of the launcher and of
-//! understudy are saved in a memfd, and the rest is padded to a fixed number and size.
+//! executed a second time with a *fixed* environment. The variables of the launcher and of
+//! understudy are saved in a memfd. The other variables are padded: their number and total size
+//! become multiples of large steps, so that small differences disappear.
 #![allow(unsafe_code)]
 
 use crate::environment_block::{BlockBuilder, PAD_VARIABLE};
@@ -26,7 +27,9 @@ pub const UNPROTECTED_VARIABLE: &[u8] = b"UNDERSTUDY_ASIDE=1\0";
 pub const MANAGER: &[u8] = b"UNDERSTUDY_LINE=";
 /// Inode of the guardian's pid namespace (`understudy_wire::line`).
 pub const PID_NAMESPACE: &[u8] = b"UNDERSTUDY_PID_NAMESPACE=";
-/// Prefix of the launcher's value of a variable that a guardian has changed.
+/// Prefix of the entries that preserve the launcher's values of variables.
+///
+/// A guardian that changes the entry `NAME=value` adds this prefix to the original entry.
 pub const LAUNCHER_PREFIX: &[u8] = b"UNDERSTUDY_LAUNCHER_";
 /// Variables that every guardian sets, for any launcher.
 const IDENTITY: [&[u8]; 8] = [
@@ -43,7 +46,7 @@ const IDENTITY: [&[u8]; 8] = [
 pub const LATE_VARIABLE: &[u8] = b"UNDERSTUDY_LATE=";
 /// Libraries that the loader preloads.
 pub const PRELOAD: &[u8] = b"LD_PRELOAD=";
-/// Prefix of the launcher's variables that the program sees.
+/// Prefix of the only launcher's variables that are not hidden from the program.
 pub const SHOWN_PREFIX: &[u8] = b"OMPI_COMM_WORLD_";
 /// Variables with the number of processes of the job.
 pub const SIZES: [&[u8]; 4] = [
@@ -154,10 +157,10 @@ pub unsafe fn measure(list: *const *const c_char) -> (usize, usize) {
 /// With a number of `workers`, hidden variables are omitted, and the program sees that number as
 /// the size of the job. Without a number, all variables are kept.
 ///
-/// The first library of `in_front` is preloaded before all others, the second one before this
-/// library. All libraries that are loaded now are preloaded after this one. ld.so then needs its
-/// cache for none of them. It would map the cache before them, and the cache's size changes when a
-/// package is installed.
+/// The first library of `in_front` is preloaded before all others, the second one directly before
+/// this library. All libraries that are loaded now are preloaded after this one, by their paths, so
+/// that ld.so does not need /etc/ld.so.cache. It would map the cache below the libraries, whose
+/// addresses would then depend on the cache's size, which changes when a package is installed.
 ///
 /// # Safety
 /// As [`strings`].
@@ -177,8 +180,8 @@ pub unsafe fn second_execution(
     builder.add(&[BOOT_VARIABLE, number.as_bytes()]);
     // SAFETY: guaranteed by the caller.
     libpath::add(&mut builder, unsafe { strings(list) }.find_map(libpath::of));
-    let named = [0, 1].map(|i| in_front[i].as_ref().map_or(&b""[..], Path::as_bytes));
-    let colons = named.map(|path| if path.is_empty() { &b""[..] } else { b":" });
+    let front = [0, 1].map(|i| in_front[i].as_ref().map_or(&b""[..], Path::as_bytes));
+    let colons = front.map(|path| if path.is_empty() { &b""[..] } else { b":" });
     let is_kept =
         |entry: &&[u8]| libpath::of(entry).is_none() && (workers.is_none() || !is_hidden(entry));
     // SAFETY: guaranteed by the caller.
@@ -193,7 +196,7 @@ pub unsafe fn second_execution(
                 Some(preload) => {
                     let (others, rest) = preload.split_at(own_offset(preload));
                     let preload = [
-                        PRELOAD, named[0], colons[0], others, named[1], colons[1], rest,
+                        PRELOAD, front[0], colons[0], others, front[1], colons[1], rest,
                     ];
                     builder.add_all(preload.into_iter().chain(libraries.clone()));
                 }
@@ -227,11 +230,11 @@ unsafe fn is_of_guardian(list: *const *const c_char, entry: &[u8]) -> bool {
         .next()
         .unwrap_or(entry);
     // SAFETY: guaranteed by the caller.
-    let mut before =
+    let mut originals =
         unsafe { strings(list) }.filter_map(|entry| entry.strip_prefix(LAUNCHER_PREFIX));
     // SAFETY: guaranteed by the caller.
     let has_guardian = unsafe { value(list, MANAGER) }.is_some();
-    has_guardian && IDENTITY.contains(&name) || before.any(|was| was.starts_with(name))
+    has_guardian && IDENTITY.contains(&name) || originals.any(|original| original.starts_with(name))
 }
 
 /// Returns the launcher's strings, from a list that a guardian has changed.
@@ -240,8 +243,8 @@ unsafe fn is_of_guardian(list: *const *const c_char, entry: &[u8]) -> bool {
 /// As [`strings`].
 unsafe fn launcher_entries(list: *const *const c_char) -> impl Iterator<Item = &'static [u8]> {
     // SAFETY: guaranteed by the caller.
-    let given = unsafe { strings(list).filter(move |entry| !is_of_guardian(list, entry)) };
-    given.map(|entry| entry.strip_prefix(LAUNCHER_PREFIX).unwrap_or(entry))
+    let entries = unsafe { strings(list).filter(move |entry| !is_of_guardian(list, entry)) };
+    entries.map(|entry| entry.strip_prefix(LAUNCHER_PREFIX).unwrap_or(entry))
 }
 
 /// Returns true for a separator of libraries in LD_PRELOAD (ld.so(8)).
@@ -261,30 +264,31 @@ pub fn count_own_names(preload: &[u8]) -> usize {
 
 /// Returns the offset of this library's name, or 0 if it is missing.
 fn own_offset(preload: &[u8]) -> usize {
-    let mut at = 0;
+    let mut offset = 0;
     for item in preload.split(is_separator) {
         if is_ours(item, own_path()) {
-            return at;
+            return offset;
         }
-        at += item.len() + 1;
+        offset += item.len() + 1;
     }
     0
 }
 
-/// Adds LD_PRELOAD without this library, or with `instead` in its place.
+/// Adds LD_PRELOAD without this library, or with `replacement` in its place.
 fn add_preload(
     builder: &mut BlockBuilder,
     preload: &[u8],
     own_path: &[u8],
-    instead: Option<&[u8]>,
+    replacement: Option<&[u8]>,
 ) {
     let items = preload.split(is_separator);
     let mut kept = Path::new();
-    // Fortran's bindings are those of the program with which this process has started.
+    // The library for Fortran is omitted, because it fits the program with which this process has
+    // started, and perhaps not the one that is executed next.
     let is_kept = |item: &&[u8]| !item.is_empty() && !item.ends_with(fortran::LIBRARY);
     for item in items.filter(is_kept) {
         if let Some(item) = if is_ours(item, own_path) {
-            instead
+            replacement
         } else {
             Some(item)
         } {
@@ -301,24 +305,24 @@ fn add_preload(
     }
 }
 
-/// Returns the environment of a program that another preload library of understudy fits.
+/// Returns the environment of a program whose MPI library another preload library replaces.
 ///
-/// The result is `list` with that library in LD_PRELOAD.
+/// The result is `list` with that library, `library`, in place of this one in LD_PRELOAD.
 ///
 /// # Safety
 /// As for [`strings`].
 pub unsafe fn with_preload_library(
     list: *const *const c_char,
     own_path: &[u8],
-    face: &[u8],
+    library: &[u8],
 ) -> Option<*const *const c_char> {
     // SAFETY: guaranteed by the caller.
     let (count, bytes) = unsafe { measure(list) };
-    let mut builder = BlockBuilder::new(count, bytes + face.len())?;
+    let mut builder = BlockBuilder::new(count, bytes + library.len())?;
     // SAFETY: guaranteed by the caller.
     for entry in unsafe { strings(list) } {
         match entry.strip_prefix(PRELOAD) {
-            Some(preload) => add_preload(&mut builder, preload, own_path, Some(face)),
+            Some(preload) => add_preload(&mut builder, preload, own_path, Some(library)),
             None => builder.add(&[entry]),
         }
     }
@@ -368,7 +372,7 @@ pub unsafe fn of_launcher(list: *const *const c_char) -> Option<*const *const c_
 
 /// Returns the environment of a guardian: `list`, marked, with LD_PRELOAD under another name.
 ///
-/// A profiler in LD_PRELOAD is for the program only.
+/// The other libraries in LD_PRELOAD, such as a profiler, are for the program only.
 ///
 /// # Safety
 /// As for [`strings`].
@@ -428,7 +432,7 @@ pub unsafe fn without_late_preparation(list: *const *const c_char) -> Option<*co
 /// # Safety
 /// `list` must be the environment on the process's stack, not yet used by libc.
 pub unsafe fn unpad(list: *mut *const c_char) {
-    let ours = |entry: &[u8]| {
+    let is_padding = |entry: &[u8]| {
         entry.starts_with(BOOT_VARIABLE)
             || entry.starts_with(PAD_VARIABLE)
             || entry == b"_="
@@ -438,7 +442,7 @@ pub unsafe fn unpad(list: *mut *const c_char) {
     unsafe {
         let (mut from, mut to) = (list, list);
         while !(*from).is_null() {
-            if !ours(sys::bytes(*from)) {
+            if !is_padding(sys::bytes(*from)) {
                 to.write(libpath::original_entry(*from).unwrap_or(*from));
                 to = to.add(1);
             }

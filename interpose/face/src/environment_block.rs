@@ -51,19 +51,22 @@ impl BlockBuilder {
         // ever added.
         unsafe {
             let start = self.text.add(self.used);
-            let mut at = start;
+            let mut end = start;
             for part in parts {
-                core::ptr::copy_nonoverlapping(part.as_ptr(), at, part.len());
-                at = at.add(part.len());
+                core::ptr::copy_nonoverlapping(part.as_ptr(), end, part.len());
+                end = end.add(part.len());
             }
-            at.write(0);
+            end.write(0);
             self.pointers.add(self.count).write(start.cast());
         }
         self.count += 1;
         self.used += length + 1;
     }
 
-    /// Pads number and size, including the terminators, to equal values in all ranks.
+    /// Pads the number of strings and their total size to multiples of the steps.
+    ///
+    /// Number and size include the terminators, and are then equal in all ranks whose environments
+    /// differ by less than a step.
     pub fn pad(&mut self) {
         let target_count = (self.count + 1).next_multiple_of(COUNT_STEP);
         while self.count + 1 < target_count {

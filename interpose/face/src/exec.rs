@@ -2,11 +2,11 @@
 //!
 //! The program's environment lacks the variables of the launcher, of MPI and of understudy
 //! ([`crate::environ`]), and the program may clear it completely (`env -i`). A program that the
-//! rank's process executes must still be the rank. For this reason the variables are added again,
+//! rank's process executes continues as the rank. For this reason the variables are added again,
 //! with this library in LD_PRELOAD. Child processes are not ranks, and get the environment that the
 //! program passes.
 //!
-//! A program into which the loader preloads nothing cannot be the rank ([`crate::unpreloadable`]).
+//! A program into which ld.so preloads nothing cannot be the rank ([`crate::unpreloadable`]).
 #![allow(unsafe_code)]
 
 use crate::bypass;
@@ -28,11 +28,11 @@ use core::sync::atomic::{AtomicIsize, AtomicPtr, Ordering};
 /// Null-terminated array of strings.
 type Strings = *const *const c_char;
 
-/// The launcher's environment; null unless this process was prepared.
+/// The launcher's environment; null in a process that is neither a rank nor a wrapper.
 static LAUNCHER_ENVIRONMENT: AtomicPtr<*const c_char> = AtomicPtr::new(core::ptr::null_mut());
 /// Value of LD_PRELOAD with which the program was started.
 static PROGRAM_PRELOAD: AtomicPtr<c_char> = AtomicPtr::new(core::ptr::null_mut());
-/// Process that is the rank.
+/// Number of the rank's process, from which child processes differ.
 static RANK_PROCESS: AtomicIsize = AtomicIsize::new(0);
 
 unsafe extern "C" {
@@ -44,17 +44,17 @@ unsafe extern "C" {
 ///
 /// # Safety
 /// Both must be valid environments that are never moved.
-pub unsafe fn remember(saved: Strings, programs: Strings) {
+pub unsafe fn remember(saved: Strings, program_environment: Strings) {
     // SAFETY: guaranteed by the caller; getpid(2).
     unsafe {
         RANK_PROCESS.store(sys!(nr::GETPID), Ordering::Relaxed);
-        let preloaded = environ::value(programs, PRELOAD).unwrap_or(c"".to_bytes());
+        let preloaded = environ::value(program_environment, PRELOAD).unwrap_or(c"".to_bytes());
         PROGRAM_PRELOAD.store(preloaded.as_ptr().cast_mut().cast(), Ordering::Relaxed);
     }
     LAUNCHER_ENVIRONMENT.store(saved.cast_mut(), Ordering::Release);
 }
 
-/// Stores the environment of a wrapper: a rank that was not prepared.
+/// Stores the environment of a wrapper: a rank's process that may execute the MPI program.
 ///
 /// # Safety
 /// `list` must be a valid environment.
@@ -168,12 +168,14 @@ unsafe fn merged_environment(given: Strings, saved: Strings) -> Option<Strings> 
         builder.add(&[PRELOAD, first, separator, rest]);
         for entry in environ::strings(given).filter(|entry| !entry.starts_with(PRELOAD)) {
             let is_size = environ::SIZES.iter().any(|size| entry.starts_with(size));
-            let before = environ::strings(saved).find(|of| is_size && has_name_of(of, entry));
-            builder.add(&[before.unwrap_or(entry)]);
+            // Variables with the job's size get the launcher's value, which includes the spares.
+            let original =
+                environ::strings(saved).find(|other| is_size && have_one_name(other, entry));
+            builder.add(&[original.unwrap_or(entry)]);
         }
         let is_missing = |entry: &&[u8]| {
             (environ::is_hidden(entry) || entry.starts_with(environ::SHOWN_PREFIX))
-                && !environ::strings(given).any(|of| has_name_of(of, entry))
+                && !environ::strings(given).any(|other| have_one_name(other, entry))
         };
         environ::strings(saved)
             .filter(is_missing)
@@ -182,26 +184,27 @@ unsafe fn merged_environment(given: Strings, saved: Strings) -> Option<Strings> 
     }
 }
 
-/// Returns the parts of the value of LD_PRELOAD.
+/// Returns the value of LD_PRELOAD as three parts, to be concatenated.
 ///
-/// The value is the launcher's, unless the program has changed it.
+/// The value is the launcher's. If the program has changed the variable, the value is the program's
+/// with this library in front.
 ///
 /// # Safety
 /// As for [`merged_environment`].
 unsafe fn preload(given: Strings, saved: Strings) -> [&'static [u8]; 3] {
     // SAFETY: guaranteed by the caller; the string is part of the program's environment.
     unsafe {
-        let before = sys::bytes(PROGRAM_PRELOAD.load(Ordering::Relaxed));
-        match environ::value(given, PRELOAD).filter(|own| *own != before) {
-            Some(own) if environ::count_own_names(own) > 0 => [own, b"", b""],
-            Some(own) => [own_path(), b":", own],
+        let original = sys::bytes(PROGRAM_PRELOAD.load(Ordering::Relaxed));
+        match environ::value(given, PRELOAD).filter(|preload| *preload != original) {
+            Some(changed) if environ::count_own_names(changed) > 0 => [changed, b"", b""],
+            Some(changed) => [own_path(), b":", changed],
             None => [environ::value(saved, PRELOAD).unwrap_or_default(), b"", b""],
         }
     }
 }
 
-/// Returns true if both entries are of one variable.
-fn has_name_of(one: &[u8], other: &[u8]) -> bool {
+/// Returns true if both entries (`NAME=value`) belong to one variable.
+fn have_one_name(one: &[u8], other: &[u8]) -> bool {
     let name = |entry: &[u8]| entry.iter().position(|&byte| byte == b'=');
     name(one).is_some_and(|end| name(other) == Some(end) && one[..end] == other[..end])
 }
@@ -227,11 +230,12 @@ macro_rules! executes {
                 let real = next(&REAL, NAME);
                 let real: unsafe extern "C" fn($($type),*) -> c_int = core::mem::transmute(real);
                 let detached = is_rank().then(relay::restore_originals);
-                let failed = real($($passed),*);
+                let error = real($($passed),*);
+                // libc's function has returned, so the execution has failed.
                 if let Some(detached) = detached {
                     detached.attach();
                 }
-                failed
+                error
             }
         }
     )*};
@@ -294,9 +298,11 @@ unsafe extern "C" fn execute_listed(path: Name, argv: Strings) -> c_int {
     }
 }
 
-/// Builds an array from variadic arguments.
+/// Defines libc's functions with variadic arguments, which end with a null pointer.
 ///
-/// The arguments in registers are pushed in front of those on the stack.
+/// The caller has the first arguments in rsi, rdx, rcx, r8 and r9, and the others on its stack
+/// above the return address. The code replaces the return address by these five registers. The
+/// stack then contains all arguments as one array, which is passed to the function with an array.
 macro_rules! variadic {
     ($($name:ident => $with_array:path;)*) => {$(
         /// libc's function of this name.

@@ -1,12 +1,15 @@
 //! Signals that terminate the program.
 //!
-//! The runtime records the place, then the default action of the signal follows.
+//! The runtime records the instruction and the address that caused the signal. Then the default
+//! action of the signal follows.
 //!
-//! The handler is installed where the program has no handler, and it is hidden from the program:
-//! sigaction(2) and its relatives, called by the program, return the default action, and a handler
-//! that the program sets replaces it. Only direct system calls show it. The handler makes the
-//! signal pending again with its `siginfo_t`, after it has restored the default action. The process
-//! is therefore terminated at the place of the signal, and a core dump shows the program's frames.
+//! The handler is installed for signals that have their default action, and is hidden from the
+//! program. If the program calls sigaction(2) or a similar function of libc, it sees the default
+//! action in place of the handler; a handler that the program sets replaces this one. Only direct
+//! system calls show the handler. At a signal, the handler first calls the runtime, then restores
+//! the default action and queues the signal again with its `siginfo_t`. The signal is delivered
+//! when the handler returns, at the interrupted instruction. The process is therefore terminated
+//! there, and a core dump shows the program's frames.
 //!
 //! The handler's address is equal in all ranks, so the kernel's table of signal actions can be
 //! saved and restored unchanged.
@@ -89,11 +92,13 @@ pub fn connect(hook: *const c_void) {
 
 /// Installs the handler if the signal has its default action.
 fn install_handler(signal: c_int) {
-    let mut now = Action::DEFAULT;
+    let mut current = Action::DEFAULT;
     // SAFETY: valid structures; the handler is made for these signals.
     unsafe {
-        if real_sigaction(signal, core::ptr::null(), &mut now) == 0 && now.handler == SIG_DFL {
-            real_sigaction(signal, &now.with_handler(), core::ptr::null_mut());
+        if real_sigaction(signal, core::ptr::null(), &mut current) == 0
+            && current.handler == SIG_DFL
+        {
+            real_sigaction(signal, &current.with_handler(), core::ptr::null_mut());
         }
     }
 }
@@ -135,7 +140,7 @@ unsafe extern "C" fn on_fatal(signal: c_int, info: *const c_void, context: *mut 
     }
 }
 
-/// Announces a handler that the program is about to set.
+/// Notifies the MPI lock of a handler that the program is about to set.
 fn announce_handler(signal: c_int, handler: usize) {
     /// Value of signal(2) for an error.
     const SIG_ERR: usize = usize::MAX;
@@ -173,7 +178,7 @@ unsafe fn hidden_sigaction(signal: c_int, new: *const Action, old: *mut Action) 
         if !is_handled(signal) {
             return real_sigaction(signal, new, old);
         }
-        let wanted = (!new.is_null()).then(|| match *new {
+        let replaced = (!new.is_null()).then(|| match *new {
             action @ Action {
                 handler: SIG_DFL, ..
             } => action.with_handler(),
@@ -181,7 +186,7 @@ unsafe fn hidden_sigaction(signal: c_int, new: *const Action, old: *mut Action) 
         });
         let result = real_sigaction(
             signal,
-            wanted
+            replaced
                 .as_ref()
                 .map_or(core::ptr::null(), core::ptr::from_ref),
             old,

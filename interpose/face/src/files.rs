@@ -1,10 +1,10 @@
 //! Reports changes of files and their names to the runtime before they happen.
 //!
-//! Each function has the name of an entry point of libc. In a protected process, the runtime first
-//! saves what the call is going to destroy, so that a rollback can undo the call. In any other
-//! process, a function only calls the next definition, unless the process is a child of a rank
-//! ([`crate::child_effects`]). Calls within libc do not use these functions, so fopen(3) is defined
-//! in addition to open(2).
+//! Each function replaces the function of libc of its name. In a rank, the runtime first saves what
+//! the call is going to destroy, so that a rollback can undo the call; then libc's function is
+//! called. Child processes of a rank report to the rank ([`crate::child_effects`]). In all other
+//! processes, libc's function is called at once. Calls within libc do not use these functions, so
+//! fopen(3), which opens files without open(2) of this module, is defined, too.
 #![allow(unsafe_code)]
 
 use crate::effect_reports::{AT_FDCWD, report, report_pair, reporting_functions};
@@ -35,9 +35,9 @@ pub unsafe fn report_library(kind: u32, path: *const c_char, value: i64) {
 /// # Safety
 /// The string must be valid or null.
 unsafe fn report_open(directory: c_int, path: *const c_char, flags: c_int) -> bool {
-    let changes = flags & (O_ACCMODE | O_CREAT | O_TRUNC) != 0;
+    let may_change = flags & (O_ACCMODE | O_CREAT | O_TRUNC) != 0;
     // SAFETY: guaranteed by the caller.
-    changes && unsafe { report(effect::OPEN, directory, path, i64::from(flags)) }
+    may_change && unsafe { report(effect::OPEN, directory, path, i64::from(flags)) }
 }
 
 /// Reports fopen(3) if its mode permits changes.
@@ -69,8 +69,8 @@ unsafe fn report_stream(path: *const c_char, mode: *const c_char) -> bool {
 fn report_return(_: c_int) {
     if is_name_awaited() || child_effects::is_name_awaited() {
         // SAFETY: no strings are passed.
-        let is_held = unsafe { report(effect::NAME_CREATED, AT_FDCWD, core::ptr::null(), 0) };
-        if is_held {
+        let is_blocked = unsafe { report(effect::NAME_CREATED, AT_FDCWD, core::ptr::null(), 0) };
+        if is_blocked {
             stop::unblock();
         }
     }

@@ -1,7 +1,8 @@
-//! Library with Fortran's procedures, preloaded in front of Open MPI's bindings.
+//! understudy's library with Fortran procedures, preloaded in front of Open MPI's bindings.
 //!
-//! Several bindings of Open MPI access objects behind handles. Any program may later open a library
-//! that needs the bindings, so every program of Open MPI gets this library.
+//! Several of Open MPI's Fortran procedures read the objects behind handles, which virtual handles
+//! do not have. understudy's library replaces these procedures. Any program may open a library in
+//! Fortran later, so the library is preloaded into every program of Open MPI.
 
 use crate::link::{self, Path};
 

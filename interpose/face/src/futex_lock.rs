@@ -1,9 +1,13 @@
 //! MPI lock, which is released without an atomic operation unless a thread waits.
 //!
-//! The thread that has the lock stores that it is free, then reads the word of waiting threads. A
-//! waiting thread stores that it waits, then reads the lock. At least one of the two must see the
-//! other's store. membarrier(2), which the waiting thread calls, guarantees this: until it returns,
-//! every running thread of the process has executed a full barrier.
+//! The thread that has the lock writes `lock` = 0, then reads `has_waiters`. A thread that is going
+//! to wait writes `has_waiters` = 1, then reads `lock`. At least one of the two must see the
+//! other's write; otherwise the waiting thread would sleep beside a free lock. On x86-64 this
+//! requires a full barrier between the write and the read of *both* threads, since a processor may
+//! delay the write. The barrier would cost the releasing thread as much as an atomic operation.
+//! The waiting thread, which is rare and slow anyway, therefore executes it for both:
+//! membarrier(2) returns only after every running thread of the process has executed a full
+//! barrier.
 #![allow(unsafe_code)]
 
 use crate::messages::print;
@@ -22,6 +26,7 @@ const MEMBARRIER_REGISTER: usize = 1 << 4;
 
 /// Timeout of a wait, after which the lock is polled: seconds and nanoseconds.
 const POLL_TIMEOUT: [i64; 2] = [0, 10_000_000];
+/// Timeout of a wait, after which the user is notified: seconds and nanoseconds.
 const REPORT_TIMEOUT: [i64; 2] = [10, 0];
 
 /// True if the user has been notified of a long wait.
@@ -29,8 +34,8 @@ static HAS_REPORTED_WAIT: AtomicBool = AtomicBool::new(false);
 
 /// Returns true if the process has one thread.
 ///
-/// No other thread accesses the lock then, and an atomic operation would cost more than the rest of
-/// the code.
+/// The lock is then accessed without atomic operations, which would cost more than all other code
+/// of the entry.
 #[inline(always)]
 fn has_one_thread(mpi_lock: &MpiLock) -> bool {
     threads::count() == 0 && mpi_lock.has_inherited_threads.load(Ordering::Relaxed) == 0
@@ -63,11 +68,11 @@ fn announce_wait(mpi_lock: &MpiLock) -> bool {
         || barrier(MEMBARRIER_REGISTER) && barrier(MEMBARRIER_PRIVATE_EXPEDITED)
 }
 
-/// Waits for the lock: `rounds` times 10 ms, or without limit for 0.
+/// Waits for the lock, at most `max_rounds` times 10 ms; 0 means without limit.
 ///
 /// Returns true if the lock was acquired.
 #[cold]
-pub fn acquire(mpi_lock: &MpiLock, rounds: u32) -> bool {
+pub fn acquire(mpi_lock: &MpiLock, max_rounds: u32) -> bool {
     const SPINS: u32 = 100;
     let spin = |_| {
         core::hint::spin_loop();
@@ -78,16 +83,16 @@ pub fn acquire(mpi_lock: &MpiLock, rounds: u32) -> bool {
     }
     let mut round = 0;
     loop {
-        let is_woken = announce_wait(mpi_lock);
+        let will_be_woken = announce_wait(mpi_lock);
         if try_lock(mpi_lock) {
             return true;
         }
-        if rounds != 0 && round == rounds {
+        if max_rounds != 0 && round == max_rounds {
             return false;
         }
         round += 1;
-        let waits_long = rounds == 0 && is_woken;
-        let limit = if waits_long {
+        let waits_long = max_rounds == 0 && will_be_woken;
+        let timeout = if waits_long {
             &REPORT_TIMEOUT
         } else {
             &POLL_TIMEOUT
@@ -99,7 +104,7 @@ pub fn acquire(mpi_lock: &MpiLock, rounds: u32) -> bool {
                 mpi_lock.has_waiters.as_ptr(),
                 FUTEX_WAIT_PRIVATE,
                 1,
-                limit.as_ptr(),
+                timeout.as_ptr(),
                 0,
                 0
             )
@@ -112,7 +117,8 @@ pub fn acquire(mpi_lock: &MpiLock, rounds: u32) -> bool {
 
 /// Releases the lock.
 ///
-/// A woken thread stores again that threads wait, so all of them are woken one after the other.
+/// Only a single waiting thread is woken. It sets `has_waiters` again before it takes the lock, so
+/// its own release wakes the next one.
 #[inline(always)]
 pub fn release(mpi_lock: &MpiLock) {
     mpi_lock.lock.store(0, Ordering::Release);

@@ -1,10 +1,9 @@
-//! Start of the guardian.
+//! Start of the guardian: the process that the launcher sees in place of the rank.
 //!
-//! The launcher sees only the guardian, which is the parent of the rank.
-//!
-//! A launcher ends a job when one of its processes terminates. The first execution of the program
-//! therefore becomes `ckptd guardian`, which executes the program again as its child and outlives
-//! it. The program's process then has [`environ::MANAGER`] in its environment.
+//! A launcher ends a job when one of its processes terminates. The process that the launcher has
+//! started therefore executes `ckptd guardian` in place of the program. The guardian executes the
+//! program again as its child, and outlives it. The child has [`environ::MANAGER`] in its
+//! environment, and starts no further guardian.
 #![allow(unsafe_code)]
 
 use crate::bypass::Program;
@@ -15,9 +14,10 @@ use crate::sys::{nr, sys};
 use core::ffi::c_char;
 use understudy_catalogue::message;
 
-/// Executes a program whose MPI library another preload library replaces, with that library.
+/// Executes the program again with another preload library, if its MPI library requires that one.
 ///
-/// This requires a guardian.
+/// Starts the guardian first, if there is none. Returns if no other preload library fits, or if the
+/// job cannot be protected.
 ///
 /// # Safety
 /// As for [`launched::protection`].
@@ -35,37 +35,39 @@ pub unsafe fn execute_matching_library(program: &Program, list: *const *const c_
     }
     let base = link::own_base();
     let mut others = link::objects().filter(|object| object.base() != base);
-    let mut face = Path::new();
+    let mut library = Path::new();
     let name = others.find_map(link::preload_library_for);
-    // If this is that library, another execution would not help.
+    // If the library that fits is this one, another execution would not help.
     if let Some(name) = name.filter(|name| !own_path().ends_with(name)) {
-        face.push(Path::directory(own_path())).push(name);
-        if !face.is_file() {
+        library.push(Path::directory(own_path())).push(name);
+        if !library.is_file() {
             program.refuse(None, &message::PRELOAD_LIBRARY_MISSING);
         }
         // SAFETY: a valid environment.
         let environment =
-            unsafe { environ::with_preload_library(list, own_path(), face.as_bytes()) };
+            unsafe { environ::with_preload_library(list, own_path(), library.as_bytes()) };
         if let Some(environment) = environment {
             program.execute(environment);
         }
     }
 }
 
-/// Executes the guardian in place of the program, which becomes its child.
+const ENOMEM: isize = 12;
+
+/// Executes the guardian in place of the program, which becomes the guardian's child.
 pub fn become_guardian(program: &Program) -> ! {
     let mut ckptd = Path::new();
     ckptd.push(Path::directory(own_path())).push(b"/ckptd");
     // SAFETY: the arrays of this process; execve(2) of valid ones.
-    let error = unsafe {
+    let result = unsafe {
         let arguments = [&b"ckptd"[..], b"guardian", b"--", program.path.as_bytes()];
         let arguments = environ::prepend(&arguments, program.arguments());
         match (arguments, environ::for_guardian(program.environment)) {
             (Some(arguments), Some(environment)) => {
                 sys!(nr::EXECVE, ckptd.as_ptr(), arguments, environment)
             }
-            _ => -12,
+            _ => -ENOMEM,
         }
     };
-    program.refuse(None, &message::ckptd_not_executable(-error))
+    program.refuse(None, &message::ckptd_not_executable(-result))
 }

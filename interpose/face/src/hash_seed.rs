@@ -1,14 +1,12 @@
-//! Random numbers that Python uses to seed its hash tables.
+//! Random numbers that seed Python's hash tables, equal in all ranks of a job.
 //!
-//! The numbers are equal in all ranks of a job.
+//! The numbers determine the order of Python's sets. That order can in turn determine the order in
+//! which a program loads libraries and allocates memory before `MPI_Init`, and thus its addresses.
+//! A rank whose memory has other addresses cannot be replaced.
 //!
-//! The numbers determine the order of Python's sets and of its dictionaries of objects. That order
-//! in turn determines which libraries a program loads before `MPI_Init`, and the addresses of its
-//! memory. A rank whose memory has other addresses cannot be replaced.
-//!
-//! Only one request is answered from the job's secret: the interpreter's first one of the length of
-//! its hash secret. All other random numbers are the kernel's: keys, names of files, seeds of
-//! generators.
+//! Only one request for random numbers is answered from the job's secret: the interpreter's first
+//! request of the length of its hash secret. All other requests, such as for keys, names of files
+//! and seeds of generators, are answered by the kernel.
 #![allow(unsafe_code)]
 
 use crate::environ;
@@ -32,21 +30,21 @@ static SEED: AtomicU64 = AtomicU64::new(0);
 /// True until the request has been answered.
 pub static IS_PENDING: AtomicBool = AtomicBool::new(false);
 
-/// Enables the answer to the request; the program has not started yet.
+/// Enables the answer to the request, before the program starts.
 ///
 /// # Safety
 /// `environment` must be valid.
 pub unsafe fn begin(seed: u64, environment: *const *const c_char) {
     // SAFETY: guaranteed by the caller.
-    let users = unsafe { environ::value(environment, SEED_VARIABLE) }.unwrap_or(b"");
-    if users.is_empty() || users == b"random" {
+    let user_seed = unsafe { environ::value(environment, SEED_VARIABLE) }.unwrap_or(b"");
+    if user_seed.is_empty() || user_seed == b"random" {
         SEED.store(seed, Ordering::Relaxed);
         IS_PENDING.store(true, Ordering::Relaxed);
         libc_procedures::answer_getrandom_by(getrandom as *const c_void);
     }
 }
 
-/// getrandom(2), with the caller's address.
+/// getrandom(2), which passes its return address to [`answer`] as a fourth argument.
 #[unsafe(naked)]
 unsafe extern "C" fn getrandom() {
     naked_asm!("mov rcx, qword ptr [rsp]", "jmp {answer}", answer = sym answer)
@@ -54,8 +52,8 @@ unsafe extern "C" fn getrandom() {
 
 /// Answers the interpreter's request, or passes a request on.
 ///
-/// `caller` is the address of the code that requests the numbers. Interpreters that were built for
-/// older libcs request them with syscall(2).
+/// `caller` is an address in the code that requests the numbers. Also called for getrandom(2) by
+/// syscall(2), which interpreters use that were built for older libcs.
 pub unsafe extern "C" fn answer(
     buffer: *mut u8,
     length: usize,
@@ -74,7 +72,7 @@ pub unsafe extern "C" fn answer(
             return real(buffer, length, flags);
         }
         for index in 0..SECRET_LENGTH / size_of::<u64>() {
-            let word = mixed(SEED.load(Ordering::Relaxed), index as u64 + 1);
+            let word = splitmix64(SEED.load(Ordering::Relaxed), index as u64 + 1);
             buffer.cast::<u64>().add(index).write_unaligned(word);
         }
     }
@@ -82,7 +80,7 @@ pub unsafe extern "C" fn answer(
 }
 
 /// Returns the value of the generator SplitMix64 after the given number of steps.
-fn mixed(seed: u64, steps: u64) -> u64 {
+fn splitmix64(seed: u64, steps: u64) -> u64 {
     let mut value = seed.wrapping_add(steps.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     value = (value ^ value >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     value = (value ^ value >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -1,4 +1,4 @@
-//! The program's heap, which has the same layout in all ranks.
+//! The program's heap, whose layout is equal in all ranks.
 #![allow(unsafe_code)]
 
 use crate::link;
@@ -19,7 +19,11 @@ const M_MMAP_THRESHOLD: c_int = -3;
 const M_MMAP_MAX: c_int = -4;
 const M_ARENA_MAX: c_int = -8;
 
-/// Configures the heap: program break only, one arena, `key` in freed blocks.
+/// Configures malloc(3).
+///
+/// Memory comes from brk(2) only, there is one arena, and `key` marks freed blocks.
+///
+/// With several arenas, addresses of blocks would depend on the timing of the threads.
 pub fn configure(key: u64) {
     // SAFETY: mallopt(3).
     unsafe {
@@ -31,19 +35,20 @@ pub fn configure(key: u64) {
     }
 }
 
-/// Replaces the key with which glibc marks the blocks in a thread's cache.
+/// Replaces the key (tcache_key) with which glibc marks the free blocks in a thread's cache.
 ///
-/// glibc's malloc (2.34 and later) finds double frees by this random number. The variable that
-/// contains it is searched for and overwritten. If it is not found exactly once, nothing is
-/// changed: ranks then differ only in these marks.
+/// glibc's malloc (2.34 and later) finds double frees by this random number, which it stores in the
+/// second word of a freed block. This function frees a block to obtain the number, and searches
+/// libc's data for the variable that contains it. If exactly one word has this value, the word is
+/// overwritten. Otherwise nothing is changed: ranks then differ only in these marks.
 ///
 /// # Safety
 /// Must be called before the program frees a block.
 unsafe fn set_key(key: u64) {
     const UNTOUCHED: u64 = 0x5a5a_0f0f_5a5a_0f0f;
-    // SAFETY: the block has 24 bytes; malloc stores the mark in its second word when it is freed,
-    // and the block stays mapped. The searched words are those of a mapped library's writable
-    // segment.
+    // SAFETY: the block has 24 bytes and stays mapped when it is freed. Its second word is accessed
+    // after that; no other thread exists that could allocate the block. The searched words are
+    // those of a mapped library's writable segment.
     unsafe {
         // Without this, the compiler would use its knowledge of both functions and remove accesses
         // to freed memory.
@@ -55,18 +60,18 @@ unsafe fn set_key(key: u64) {
         let mark = block.add(1);
         mark.write_volatile(UNTOUCHED);
         free(block.cast());
-        let found = mark.read_volatile();
-        if found == UNTOUCHED || found == 0 {
+        let current_key = mark.read_volatile();
+        if current_key == UNTOUCHED || current_key == 0 {
             return;
         }
         let libc = link::extent(link::base_of(mallopt as *const () as usize));
         let words = libc.data_length / size_of::<u64>();
         let first = libc.data.next_multiple_of(size_of::<u64>()) as *mut u64;
-        let mut places = (0..words.saturating_sub(1))
+        let mut matches = (0..words.saturating_sub(1))
             .map(|word| first.add(word))
-            .filter(|place| place.read_volatile() == found);
-        if let (Some(place), None) = (places.next(), places.next()) {
-            place.write_volatile(key);
+            .filter(|word| word.read_volatile() == current_key);
+        if let (Some(variable), None) = (matches.next(), matches.next()) {
+            variable.write_volatile(key);
             mark.write_volatile(key);
         }
     }

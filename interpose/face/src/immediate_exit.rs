@@ -1,12 +1,13 @@
-//! Exit of the program by _exit(2), which is reported to the runtime, too.
+//! Exit of the program by _exit(2), reported to the runtime like exit(3).
 #![allow(unsafe_code)]
 
 use crate::sys::{self, nr, sys};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicIsize, AtomicPtr, Ordering};
 
+/// The runtime's function for _exit(2), or null in an unprotected process.
 static HOOK: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
-/// Process for which the function is registered; child processes inherit it.
+/// Process for which the function is registered; its child processes inherit this variable.
 static PROCESS: AtomicIsize = AtomicIsize::new(0);
 
 /// Makes _exit(2) call `hook` with the status from now on.
@@ -34,8 +35,8 @@ pub fn report_exit(status: c_int) {
     }
 }
 
-/// Defines libc's functions that exit at once, also from a signal handler.
-macro_rules! ends {
+/// Defines libc's functions that exit at once; they may be called in a signal handler.
+macro_rules! immediate_exits {
     ($($name:ident)*) => {$(
         /// libc's function of this name.
         #[unsafe(no_mangle)]
@@ -46,4 +47,4 @@ macro_rules! ends {
     )*};
 }
 
-ends! { _exit _Exit }
+immediate_exits! { _exit _Exit }

@@ -11,11 +11,13 @@ const AT_SYMLINK_NOFOLLOW: c_int = 0x100;
 type Name = *const c_char;
 type Data = *const c_void;
 
-/// Reports a change of an attribute of the named file.
+/// Reports a change of an attribute.
+///
+/// The file is the named one, or that of descriptor `directory` if `path` is null.
 ///
 /// # Safety
 /// The string must be valid or null.
-unsafe fn by_name(directory: c_int, path: Name, flags: c_int) -> bool {
+unsafe fn report_attribute(directory: c_int, path: Name, flags: c_int) -> bool {
     let value = if flags & AT_SYMLINK_NOFOLLOW != 0 {
         NO_FOLLOW
     } else {
@@ -31,45 +33,59 @@ unsafe fn by_name(directory: c_int, path: Name, flags: c_int) -> bool {
 ///
 /// # Safety
 /// The strings must be valid or null.
-unsafe fn extended(file: c_int, path: Name, name: Name, value: i64) -> bool {
+unsafe fn report_extended_attribute(file: c_int, path: Name, name: Name, value: i64) -> bool {
     // SAFETY: guaranteed by the caller.
     unsafe { report_pair(ATTRIBUTE, file, path, AT_FDCWD, name, value) }
 }
 
 reporting_functions! {
-    fn chmod(path: Name, mode: c_uint) -> c_int { by_name(AT_FDCWD, path, 0) }
-    fn lchmod(path: Name, mode: c_uint) -> c_int { by_name(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW) }
-    fn fchmod(fd: c_int, mode: c_uint) -> c_int { by_name(fd, null(), 0) }
+    fn chmod(path: Name, mode: c_uint) -> c_int { report_attribute(AT_FDCWD, path, 0) }
+    fn lchmod(path: Name, mode: c_uint) -> c_int {
+        report_attribute(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW)
+    }
+    fn fchmod(fd: c_int, mode: c_uint) -> c_int { report_attribute(fd, null(), 0) }
     fn fchmodat(directory: c_int, path: Name, mode: c_uint, flags: c_int) -> c_int {
-        by_name(directory, path, flags)
+        report_attribute(directory, path, flags)
     }
-    fn chown(path: Name, owner: c_uint, group: c_uint) -> c_int { by_name(AT_FDCWD, path, 0) }
+    fn chown(path: Name, owner: c_uint, group: c_uint) -> c_int {
+        report_attribute(AT_FDCWD, path, 0)
+    }
     fn lchown(path: Name, owner: c_uint, group: c_uint) -> c_int {
-        by_name(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW)
+        report_attribute(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW)
     }
-    fn fchown(fd: c_int, owner: c_uint, group: c_uint) -> c_int { by_name(fd, null(), 0) }
+    fn fchown(fd: c_int, owner: c_uint, group: c_uint) -> c_int { report_attribute(fd, null(), 0) }
     fn fchownat(directory: c_int, path: Name, owner: c_uint, group: c_uint, flags: c_int) -> c_int {
-        by_name(directory, path, flags)
+        report_attribute(directory, path, flags)
     }
-    fn utime(path: Name, times: Data) -> c_int { by_name(AT_FDCWD, path, 0) }
-    fn utimes(path: Name, times: Data) -> c_int { by_name(AT_FDCWD, path, 0) }
-    fn lutimes(path: Name, times: Data) -> c_int { by_name(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW) }
-    fn futimes(fd: c_int, times: Data) -> c_int { by_name(fd, null(), 0) }
-    fn futimesat(directory: c_int, path: Name, times: Data) -> c_int { by_name(directory, path, 0) }
-    fn futimens(fd: c_int, times: Data) -> c_int { by_name(fd, null(), 0) }
+    fn utime(path: Name, times: Data) -> c_int { report_attribute(AT_FDCWD, path, 0) }
+    fn utimes(path: Name, times: Data) -> c_int { report_attribute(AT_FDCWD, path, 0) }
+    fn lutimes(path: Name, times: Data) -> c_int {
+        report_attribute(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW)
+    }
+    fn futimes(fd: c_int, times: Data) -> c_int { report_attribute(fd, null(), 0) }
+    fn futimesat(directory: c_int, path: Name, times: Data) -> c_int {
+        report_attribute(directory, path, 0)
+    }
+    fn futimens(fd: c_int, times: Data) -> c_int { report_attribute(fd, null(), 0) }
     fn utimensat(directory: c_int, path: Name, times: Data, flags: c_int) -> c_int {
-        by_name(directory, path, flags)
+        report_attribute(directory, path, flags)
     }
     fn setxattr(path: Name, name: Name, value: Data, size: usize, flags: c_int) -> c_int {
-        extended(AT_FDCWD, path, name, 0)
+        report_extended_attribute(AT_FDCWD, path, name, 0)
     }
     fn lsetxattr(path: Name, name: Name, value: Data, size: usize, flags: c_int) -> c_int {
-        extended(AT_FDCWD, path, name, NO_FOLLOW)
+        report_extended_attribute(AT_FDCWD, path, name, NO_FOLLOW)
     }
     fn fsetxattr(fd: c_int, name: Name, value: Data, size: usize, flags: c_int) -> c_int {
-        extended(fd, null(), name, 0)
+        report_extended_attribute(fd, null(), name, 0)
     }
-    fn removexattr(path: Name, name: Name) -> c_int { extended(AT_FDCWD, path, name, 0) }
-    fn lremovexattr(path: Name, name: Name) -> c_int { extended(AT_FDCWD, path, name, NO_FOLLOW) }
-    fn fremovexattr(fd: c_int, name: Name) -> c_int { extended(fd, null(), name, 0) }
+    fn removexattr(path: Name, name: Name) -> c_int {
+        report_extended_attribute(AT_FDCWD, path, name, 0)
+    }
+    fn lremovexattr(path: Name, name: Name) -> c_int {
+        report_extended_attribute(AT_FDCWD, path, name, NO_FOLLOW)
+    }
+    fn fremovexattr(fd: c_int, name: Name) -> c_int {
+        report_extended_attribute(fd, null(), name, 0)
+    }
 }

@@ -6,7 +6,7 @@
 
 use crate::kernel_use::KERNEL_USE;
 use crate::libc::next;
-use crate::overwrites::{Buffer, report_parts};
+use crate::overwrites::{Buffer, report_vector};
 use crate::{stop, threads};
 use core::ffi::{c_int, c_long, c_uint, c_void};
 use core::sync::atomic::AtomicPtr;
@@ -25,11 +25,12 @@ fn real_call() -> unsafe extern "C" fn(usize, usize, usize, usize) -> c_long {
 
 /// Calls `call` while the calling thread cannot be stopped.
 ///
-/// The call and its record are then on one side of a cut.
-fn uninterrupted(call: impl FnOnce() -> c_long) -> c_long {
-    let is_held = threads::block_stops();
+/// A cut stops the threads of the program, so it is taken before or after both the call and its
+/// record, not between them.
+fn without_stops(call: impl FnOnce() -> c_long) -> c_long {
+    let is_blocked = threads::block_stops();
     let result = call();
-    if is_held {
+    if is_blocked {
         stop::unblock();
     }
     result
@@ -40,7 +41,7 @@ fn uninterrupted(call: impl FnOnce() -> c_long) -> c_long {
 /// # Safety
 /// As syscall(2).
 pub unsafe extern "C" fn io_setup(requests: c_uint, context: *mut usize) -> c_long {
-    uninterrupted(|| {
+    without_stops(|| {
         // SAFETY: guaranteed by the caller; the kernel has written the identifier.
         unsafe {
             let result = real_call()(IO_SETUP, requests as usize, context as usize, 0);
@@ -61,8 +62,8 @@ pub unsafe extern "C" fn io_setup(requests: c_uint, context: *mut usize) -> c_lo
 /// # Safety
 /// As syscall(2).
 pub unsafe extern "C" fn io_destroy(context: usize) -> c_long {
-    uninterrupted(|| {
-        // Another thread may get this address as soon as the context is destroyed.
+    without_stops(|| {
+        // Removed first: as soon as the context is destroyed, another thread may get its address.
         KERNEL_USE.contexts.remove(context);
         // SAFETY: guaranteed by the caller.
         unsafe { real_call()(IO_DESTROY, context, 0, 0) }
@@ -79,30 +80,32 @@ pub unsafe extern "C" fn io_submit(
     requests: *const *const AioRequest,
 ) -> c_long {
     let is_known = KERNEL_USE.contexts.find(context).is_some() && !requests.is_null();
-    let noted = if is_known { count } else { 0 };
-    let mut is_held = threads::block_stops();
+    let reported = if is_known { count } else { 0 };
+    let mut is_blocked = threads::block_stops();
     // SAFETY: guaranteed by the caller.
     unsafe {
-        for index in 0..usize::try_from(noted).unwrap_or(0) {
-            is_held |= before(requests.add(index).read());
+        for index in 0..usize::try_from(reported).unwrap_or(0) {
+            is_blocked |= report_request(requests.add(index).read());
         }
         let result = real_call()(IO_SUBMIT, context, count as usize, requests as usize);
         let submitted = u64::try_from(result).unwrap_or(0);
         KERNEL_USE.contexts.submit(context, submitted);
-        if is_held {
+        if is_blocked {
             stop::unblock();
         }
         result
     }
 }
 
-/// Reports the part that a request overwrites; returns true if the calling thread is blocked.
+/// Reports the part of a file that a request overwrites.
+///
+/// Returns true if stops of the calling thread are blocked.
 ///
 /// # Safety
 /// `request` must be a request that is about to be submitted, or null.
-unsafe fn before(request: *const AioRequest) -> bool {
+unsafe fn report_request(request: *const AioRequest) -> bool {
     const WRITE: u16 = 1;
-    const WRITE_PARTS: u16 = 8;
+    const WRITE_VECTOR: u16 = 8;
     // SAFETY: guaranteed by the caller.
     let Some(request) = (unsafe { request.as_ref() }) else {
         return false;
@@ -111,16 +114,16 @@ unsafe fn before(request: *const AioRequest) -> bool {
         start: request.buffer as *const c_void,
         length: request.length as usize,
     };
-    let (parts, count) = match request.operation {
+    let (buffers, count) = match request.operation {
         WRITE => (&raw const whole, 1),
-        WRITE_PARTS => (request.buffer as *const Buffer, request.length as c_int),
+        WRITE_VECTOR => (request.buffer as *const Buffer, request.length as c_int),
         _ => return false,
     };
-    // SAFETY: the parts belong to the request.
+    // SAFETY: the buffers belong to the request.
     unsafe {
-        report_parts(
+        report_vector(
             request.fd,
-            parts,
+            buffers,
             count,
             request.offset.max(0),
             request.flags,

@@ -12,13 +12,16 @@ use understudy_abi::kernel_use::KernelUse;
 pub static KERNEL_USE: KernelUse = KernelUse::new();
 
 /// Advice that the kernel stores with a mapping (madvise(2)): fork(2), merging, core dumps.
-const KEPT: [c_int; 8] = [10, 11, 12, 13, 16, 17, 18, 19];
+const LASTING_ADVICE: [c_int; 8] = [10, 11, 12, 13, 16, 17, 18, 19];
 /// `MADV_HUGEPAGE` and `MADV_NOHUGEPAGE`.
 const HUGE_PAGES: [c_int; 2] = [14, 15];
 const MADV_GUARD_INSTALL: c_int = 102;
 
+// The functions below return false, because stops of the calling thread are not blocked
+// ([`reporting_functions`]).
+
 fn count_advice(advice: c_int) -> bool {
-    if KEPT.contains(&advice) {
+    if LASTING_ADVICE.contains(&advice) {
         KERNEL_USE.advice.fetch_add(1, Ordering::Relaxed);
     }
     if HUGE_PAGES.contains(&advice) {
@@ -58,9 +61,9 @@ pub extern "C" fn count_policy(call: usize, start: usize, length: usize) {
 }
 
 reporting_functions! {
-    fn madvise(at: *mut c_void, length: usize, advice: c_int) -> c_int { count_advice(advice) }
-    fn mlock(at: *const c_void, length: usize) -> c_int { count_lock() }
-    fn mlock2(at: *const c_void, length: usize, flags: c_int) -> c_int { count_lock() }
+    fn madvise(address: *mut c_void, length: usize, advice: c_int) -> c_int { count_advice(advice) }
+    fn mlock(address: *const c_void, length: usize) -> c_int { count_lock() }
+    fn mlock2(address: *const c_void, length: usize, flags: c_int) -> c_int { count_lock() }
     fn mlockall(flags: c_int) -> c_int { count_lock() }
     fn setrlimit(resource: c_uint, limit: *const c_void) -> c_int { count_limit() }
     fn setrlimit64(resource: c_uint, limit: *const c_void) -> c_int { count_limit() }

@@ -1,17 +1,18 @@
-//! Programs that load the MPI library late.
+//! Programs that load the MPI library late, when they are already running.
 //!
-//! Examples are an interpreter that imports it, and an application whose solvers are plug-ins.
+//! Examples are an interpreter that imports an MPI module, and an application whose solvers are
+//! plug-ins.
 //!
-//! The second execution must precede the program's first instruction, long before it is known
-//! whether the program uses MPI. For this reason a program that the launcher itself has started is
-//! prepared like an MPI program, with two differences. It keeps the launcher's environment, because
-//! it may be a wrapper (a shell, env(1)) of the real program. Its standard output passes through
-//! the relay only from its first MPI call on.
+//! The second execution must precede the program's first instruction, at which time nothing shows
+//! that the program will use MPI. For this reason every program that the launcher itself has
+//! started is prepared like an MPI program, with two differences. The program keeps the launcher's
+//! environment, because it may be a wrapper (a shell, env(1)) of the real program. Its standard
+//! output passes through the relay only from its first MPI call on.
 //!
-//! Among the processes that such a program starts, an interpreter is prepared if it has no
-//! interpreter among its ancestors, because a rank's children are not ranks. Other programs are not
-//! prepared, because otherwise a script would prepare each of its commands. `UNDERSTUDY_LATE=1`
-//! prepares them anyway.
+//! Only interpreters are prepared among the programs that such a wrapper starts: otherwise a shell
+//! script would prepare each of its commands. An interpreter with an interpreter among its
+//! ancestors is not prepared either, because the ancestor may be the rank, and children of a rank
+//! are not ranks. `UNDERSTUDY_LATE=1` prepares all programs.
 #![allow(unsafe_code)]
 
 use crate::entry;
@@ -63,7 +64,7 @@ pub unsafe fn is_started_by_launcher(list: *const *const c_char) -> bool {
 /// Prefixes of the names of interpreters, whose programs load the MPI library late.
 const INTERPRETERS: [&[u8]; 5] = [b"python", b"pypy", b"julia", b"octave", b"R\0"];
 
-/// Returns true if a process is an interpreter, which loads libraries that scripts name.
+/// Returns true if a process executes an interpreter, by the name of its executable.
 fn is_interpreter(process: isize) -> bool {
     let (mut link, mut path) = (Line::new(), Path::new());
     let _ = write!(link, "/proc/{process}/exe\0");
@@ -75,7 +76,9 @@ fn is_interpreter(process: isize) -> bool {
         .any(|beginning| name.starts_with(beginning))
 }
 
-/// Returns the variable that all processes of this job have; guardians count as launchers.
+/// Returns the name of a variable that only processes of this job have.
+///
+/// Guardians count as launchers.
 ///
 /// # Safety
 /// `list` must be a valid environment.
@@ -96,8 +99,8 @@ unsafe fn job_variable(list: *const *const c_char) -> &'static [u8] {
 
 /// Returns true if this process is an interpreter and none of its ancestors is one.
 ///
-/// Ancestors above the launcher do not count. An interpreter among the others would be the rank.
-fn is_first_interpreter(mark: &[u8]) -> bool {
+/// The search ends at the launcher.
+fn is_first_interpreter(job_variable: &[u8]) -> bool {
     // SAFETY: getpid(2).
     let mut process = unsafe { sys!(nr::GETPID) };
     if !is_interpreter(process) {
@@ -105,7 +108,7 @@ fn is_first_interpreter(mark: &[u8]) -> bool {
     }
     loop {
         process = parent_of(process);
-        if !is_launched(process, mark) {
+        if !is_launched(process, job_variable) {
             return true;
         }
         if is_interpreter(process) {
@@ -114,22 +117,25 @@ fn is_first_interpreter(mark: &[u8]) -> bool {
     }
 }
 
-/// Targets of the thunks from the first call on; the last one serves all thunks.
+/// The runtime's entries, to which the thunks jump from the second call on.
+///
+/// The last one accepts any number of arguments.
 static RUNTIME_ENTRIES: [AtomicPtr<c_void>; ENTRIES] =
     [const { AtomicPtr::new(core::ptr::null_mut()) }; ENTRIES];
+/// Functions that make the relay forward standard output and error.
 static mut STREAMS: Option<StreamFunctions> = None;
 
-/// Makes the first call of a thunk start the streams, and later calls use `enter`.
+/// Makes the first MPI call start the relay; later calls jump to `enter` directly.
 pub fn await_first_call(enter: &[*const c_void; ENTRIES], streams: StreamFunctions) {
-    for (place, address) in RUNTIME_ENTRIES.iter().zip(enter) {
-        place.store(address.cast_mut(), Ordering::Release);
+    for (entry, address) in RUNTIME_ENTRIES.iter().zip(enter) {
+        entry.store(address.cast_mut(), Ordering::Release);
     }
     // SAFETY: the process has one thread.
     unsafe { STREAMS = Some(streams) };
     entry::connect(&[first_call as *const c_void; ENTRIES]);
 }
 
-/// Starts the streams and jumps to the runtime with unchanged argument registers.
+/// Starts the relay, then jumps to the runtime with unchanged argument registers.
 #[unsafe(naked)]
 unsafe extern "C" fn first_call() {
     naked_asm!(
@@ -149,8 +155,8 @@ unsafe extern "C" fn first_call() {
 }
 
 extern "C" fn start_after_first_call() {
-    entry::connect(&core::array::from_fn(|at| {
-        RUNTIME_ENTRIES[at].load(Ordering::Acquire).cast_const()
+    entry::connect(&core::array::from_fn(|index| {
+        RUNTIME_ENTRIES[index].load(Ordering::Acquire).cast_const()
     }));
     // SAFETY: the runtime's stack is empty before the first call.
     unsafe {

@@ -8,11 +8,12 @@ use launchers::Launcher;
 #[path = "../../../ckptd/launch/src/guardian/launchers.rs"]
 mod launchers;
 
-/// Process through which a failed job can be recovered.
+/// Protection that a process has or can get.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Protection {
+    /// The process cannot be protected.
     None,
-    /// This process has a process manager and a guardian.
+    /// This process has a node manager and a guardian.
     Manager,
     /// This process can become a guardian.
     Guardian,
@@ -57,7 +58,7 @@ pub unsafe fn is_launched(list: *const *const c_char) -> bool {
 
 /// Returns true if the guardians of this job can connect to each other.
 ///
-/// Guardians can connect on one node, or through their launcher.
+/// All must be on one node, or their launcher must tell each of them where to connect.
 ///
 /// # Safety
 /// As for [`protection`].
@@ -93,10 +94,10 @@ pub unsafe fn is_protection_required(list: *const *const c_char) -> bool {
     unsafe { environ::is_on(list, REQUIRE) || environ::value(list, REQUIRE) == Some(b"start") }
 }
 
-/// Returns true for the environment of a program of a protected job.
+/// Returns true for the environment of a protected program, which its child processes inherit.
 ///
-/// Child processes inherit it. It lacks the launcher's variables, and names this library twice in
-/// LD_PRELOAD ([`environ::second_execution`]).
+/// Such an environment lacks the launcher's variables, and names this library twice in LD_PRELOAD
+/// ([`environ::second_execution`]).
 ///
 /// # Safety
 /// As for [`protection`].
@@ -116,7 +117,7 @@ pub unsafe fn has_pmix_launcher(list: *const *const c_char) -> bool {
     let is_of_server = |entry: &[u8]| {
         entry
             .strip_prefix(environ::LAUNCHER_PREFIX)
-            .is_some_and(|was| was.starts_with(b"PMIX_SERVER_URI"))
+            .is_some_and(|original| original.starts_with(b"PMIX_SERVER_URI"))
     };
     // SAFETY: guaranteed by the caller.
     unsafe { environ::strings(list) }.any(is_of_server)

@@ -1,10 +1,15 @@
-//! Heaps of ld.so: one for each side, in place of the program's heap.
+//! Heaps of ld.so: one for the program side, one for the runtime and MPI sides.
 //!
-//! After start-up, ld.so allocates link maps, DTVs and TLS blocks with the program's malloc.
-//! Allocations for the second namespace would be rolled back with the program's heap, and would
-//! move the program's own chunks. ld.so has pointers to the four functions in its data; they are
-//! found by value and replaced. The stack on which a request is made decides the side to which it
-//! belongs.
+//! After start-up, ld.so allocates link maps, vectors of TLS addresses (DTVs) and TLS blocks with
+//! the program's malloc. Allocations for the other namespaces would be rolled back with the
+//! program's heap, and would move the program's own blocks. ld.so's data contain pointers to the
+//! program's malloc, calloc, free and realloc; they are found by their values, and replaced. A
+//! request that is made on a stack in the reserved range belongs to the runtime and MPI sides, any
+//! other request to the program side.
+//!
+//! Blocks of the program side must have equal addresses in a replacement, which opens libraries in
+//! another order and at another time. Each heap therefore has one region for each power of two. The
+//! runtime can also reserve the blocks of a failed process, and list them for the next requests.
 //!
 //! DTVs and TLS blocks of the program's other threads stay in the program's heap, because libc
 //! expects this: when it reuses the stack of a terminated thread, it releases the thread's TLS
@@ -25,7 +30,7 @@ use understudy_abi::{
 /// With one region for each class, the address of a link map (which dlopen returns) depends only on
 /// earlier link maps. A replacement therefore gets equal addresses.
 const REGION: usize = LD_HEAP_SIZE / LD_HEAP_REGIONS;
-/// Mark in the second word of a block's header: the block is a link map.
+/// Flag in the second word of a block's header: the block is a link map.
 const LINK_MAP: usize = 1;
 /// Minimum size of a link map.
 ///
@@ -33,22 +38,29 @@ const LINK_MAP: usize = 1;
 /// (`_dl_new_object` of glibc).
 const MIN_LINK_MAP_SIZE: usize = 512;
 
-/// Size of an entry of a thread's vector, by which its allocation is recognised.
+/// Size of an entry of a thread's DTV.
 ///
-/// ld.so requests only this vector with `calloc(entries, 16)` (`_dl_allocate_tls` of glibc), also
-/// for a thread that libc creates for itself.
-const VECTOR_ENTRY: usize = 16;
+/// The allocation of a DTV is recognised by this size: ld.so requests only DTVs with
+/// `calloc(entries, 16)` (`_dl_allocate_tls` of glibc), also for a thread that libc creates for
+/// itself.
+const DTV_ENTRY_SIZE: usize = 16;
 
 const _: () = assert!(CLASSES <= LD_HEAP_REGIONS && (1 << (CLASSES - 3)) == REGION);
 
 /// Bump pointer and list of free blocks for each class.
 ///
-/// The lists are sorted by address; ld.so allocates and frees few blocks. A library that is closed
-/// and opened again gets its former address, in whatever order libraries were closed.
+/// The lists are sorted by address, so that the next address depends only on the set of blocks in
+/// use, and not on the order in which libraries were closed. Lists are short, because ld.so
+/// allocates and frees few blocks.
 #[repr(C)]
 struct Heap {
+    /// First address of the heap.
     start: usize,
+    /// Bytes in use at the beginning of each region.
     used: [usize; CLASSES],
+    /// First free block of each class, or zero.
+    ///
+    /// A free block's first word is the address of the next one.
     free: [usize; CLASSES],
     /// Number of allocations and releases.
     changes: usize,
@@ -77,12 +89,13 @@ static mut HEAPS: [Heap; 2] = [
     },
 ];
 
-/// Functions that ld.so used before, for blocks of these functions.
+/// The program's malloc, calloc, free and realloc, which ld.so used before.
 ///
-/// The functions are malloc, calloc, free and realloc.
+/// Blocks that these functions have allocated are released by them.
 static FORMER_FUNCTIONS: [AtomicUsize; 4] = [const { AtomicUsize::new(0) }; 4];
 const NAMES: [&core::ffi::CStr; 4] = [c"malloc", c"calloc", c"free", c"realloc"];
 
+/// Calls `work` with a heap, under the lock of both heaps.
 fn with_heap<T>(index: usize, work: impl FnOnce(&mut Heap) -> T) -> T {
     while LOCK
         .compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed)
@@ -122,7 +135,9 @@ impl Heap {
         block as *mut c_void
     }
 
-    /// Allocates this block, if it is free.
+    /// Allocates the block at this address, if it is free.
+    ///
+    /// Blocks between the end of the region so far and this block become free blocks.
     fn reserve(&mut self, block: usize) -> bool {
         let class = (block - self.start) / REGION;
         let first = self.start + class * REGION + HEADER;
@@ -168,33 +183,34 @@ impl Heap {
 
 /// Returns the index of the heap that contains a block.
 fn owner(block: *mut c_void) -> Option<usize> {
-    let at = block as usize;
+    let address = block as usize;
     [PROGRAM_LD_HEAP, RUNTIME_LD_HEAP]
         .iter()
-        .position(|&start| (start..start + LD_HEAP_SIZE).contains(&at))
+        .position(|&start| (start..start + LD_HEAP_SIZE).contains(&address))
 }
 
+/// Returns the index of the heap for requests on the current stack.
 fn current_side() -> usize {
-    let here = 0u8;
-    usize::from(&raw const here as usize >> ZONE_SHIFT == ZONE_TAG)
+    let on_stack = 0u8;
+    usize::from(&raw const on_stack as usize >> ZONE_SHIFT == ZONE_TAG)
 }
 
 extern "C" fn ld_malloc(size: usize) -> *mut c_void {
     let side = current_side();
     if side == 0 {
         if threads::is_for_another() {
-            return programs_malloc(size);
+            return former_malloc(size);
         }
         passive_libraries::hide_new_constructors();
-        let wanted = NEXT_BLOCK.swap(0, Ordering::Relaxed);
-        if wanted != 0 && size <= usable_size(wanted) {
-            return wanted as *mut c_void;
+        let reserved = NEXT_BLOCK.swap(0, Ordering::Relaxed);
+        if reserved != 0 && size <= usable_size(reserved) {
+            return reserved as *mut c_void;
         }
     }
     with_heap(side, |heap| heap.allocate(size))
 }
 
-fn programs_malloc(size: usize) -> *mut c_void {
+fn former_malloc(size: usize) -> *mut c_void {
     // SAFETY: the pointer is ld.so's former malloc().
     unsafe {
         let malloc: extern "C" fn(usize) -> *mut c_void =
@@ -209,22 +225,22 @@ fn usable_size(block: usize) -> usize {
     (1 << unsafe { ((block - HEADER) as *const usize).read() }) - HEADER
 }
 
-/// Allocates a link map for the program side, at the next listed address if any.
+/// Allocates a link map for the program side, if possible at the next of [`LINK_MAPS`].
 ///
-/// This includes link maps of a library that another thread opens (libc does so for
-/// `pthread_exit`): a replacement gets the link map at the same address. Other allocations of ld.so
-/// in such a thread may have other addresses.
+/// Link maps are allocated here in every thread, because their addresses must be equal in a
+/// replacement. (libc opens a library in the thread that calls pthread_exit(3).) Other blocks that
+/// ld.so allocates in threads other than the main one come from the program's heap.
 fn link_map(size: usize) -> *mut c_void {
     // SAFETY: the runtime sets the list before it opens libraries, and only in the thread that
     // opens them; a block's header precedes it.
     unsafe {
         let list = &raw mut LINK_MAPS;
-        let wanted = (*list)[0];
-        let block = if wanted == 0 || size > usable_size(wanted) {
+        let reserved = (*list)[0];
+        let block = if reserved == 0 || size > usable_size(reserved) {
             passive_libraries::hide_new_constructors();
-            let is_held = threads::block_stops();
+            let is_blocked = threads::block_stops();
             let block = with_heap(0, |heap| heap.allocate(size));
-            if is_held {
+            if is_blocked {
                 stop::unblock();
             }
             block
@@ -234,7 +250,7 @@ fn link_map(size: usize) -> *mut c_void {
                 list.cast::<usize>(),
                 MAX_LIBRARY_ADDRESSES - 1,
             );
-            wanted as *mut c_void
+            reserved as *mut c_void
         };
         if owner(block) == Some(0) {
             block
@@ -252,12 +268,12 @@ extern "C" fn ld_calloc(count: usize, size: usize) -> *mut c_void {
         return core::ptr::null_mut();
     };
     let is_link_map = size == 1 && count >= MIN_LINK_MAP_SIZE && current_side() == 0;
-    let is_vector = size == VECTOR_ENTRY && current_side() == 0;
+    let is_dtv = size == DTV_ENTRY_SIZE && current_side() == 0;
     let block = if is_link_map {
         link_map(total)
-    } else if is_vector {
+    } else if is_dtv {
         threads::count_libc_thread();
-        programs_malloc(total)
+        former_malloc(total)
     } else {
         ld_malloc(total)
     };
@@ -270,16 +286,16 @@ extern "C" fn ld_calloc(count: usize, size: usize) -> *mut c_void {
 
 /// Releases a block.
 ///
-/// A block of the runtime side that the program side releases is kept. After a rollback, ld.so's
-/// data refer to the block again, or list it as a scope to be freed, while the heap of the runtime
-/// side has not been rolled back.
+/// A block of the runtime side's heap that the program side releases is not freed. A rollback
+/// restores ld.so's data, which may then refer to the block again, but not this heap.
 unsafe extern "C" fn ld_free(block: *mut c_void) {
     match owner(block) {
         Some(1) if current_side() == 0 => {}
         Some(index) => with_heap(index, |heap| heap.release(block as usize)),
         None if block.is_null() => {}
         None => {
-            // SAFETY: the pointer is ld.so's former free(); its companion has allocated the block.
+            // SAFETY: the pointer is ld.so's former free(), and the former malloc() or calloc() has
+            // allocated the block.
             unsafe {
                 let free: unsafe extern "C" fn(*mut c_void) =
                     core::mem::transmute(FORMER_FUNCTIONS[2].load(Ordering::Relaxed));
@@ -303,13 +319,13 @@ unsafe extern "C" fn ld_realloc(block: *mut c_void, size: usize) -> *mut c_void 
     };
     // SAFETY: the class of a block precedes it; the old block is valid for its size.
     unsafe {
-        let room = usable_size(block as usize);
-        if size <= room {
+        let current_size = usable_size(block as usize);
+        if size <= current_size {
             return block;
         }
         let bigger = ld_malloc(size);
         if !bigger.is_null() {
-            core::ptr::copy_nonoverlapping(block.cast::<u8>(), bigger.cast::<u8>(), room);
+            core::ptr::copy_nonoverlapping(block.cast::<u8>(), bigger.cast::<u8>(), current_size);
             ld_free(block);
         }
         bigger
@@ -362,28 +378,28 @@ pub fn install(loader: &Extent) -> Result<(), HeapError> {
     let first_page = loader.data & !4095;
     let length = (loader.data + loader.data_length - first_page).next_multiple_of(4096);
     let words = loader.data.next_multiple_of(8)..loader.data + loader.data_length - 7;
-    let mut places = [0usize; 4];
+    let mut pointers = [0usize; 4];
     for (index, name) in NAMES.iter().enumerate() {
         // SAFETY: dlsym(3) with RTLD_DEFAULT; the words that are read are in ld.so's data segment.
         unsafe {
-            let theirs = dlsym(core::ptr::null_mut(), name.as_ptr()) as usize;
-            let mut found = words
+            let former = dlsym(core::ptr::null_mut(), name.as_ptr()) as usize;
+            let mut matches = words
                 .clone()
                 .step_by(8)
-                .filter(|&word| (word as *const usize).read() == theirs);
-            let (Some(place), None) = (found.next(), found.next()) else {
+                .filter(|&word| (word as *const usize).read() == former);
+            let (Some(pointer), None) = (matches.next(), matches.next()) else {
                 return Err(HeapError::Function(name.to_str().unwrap_or("?")));
             };
-            FORMER_FUNCTIONS[index].store(theirs, Ordering::Relaxed);
-            places[index] = place;
+            FORMER_FUNCTIONS[index].store(former, Ordering::Relaxed);
+            pointers[index] = pointer;
         }
     }
-    // SAFETY: ld.so's data. The part that was read-only after relocation stays writable, because
-    // its bounds are unknown.
+    // SAFETY: words of ld.so's data segment. Its part that ld.so has made read-only after
+    // relocation (RELRO) stays writable, because the bounds of this part are unknown.
     unsafe {
         sys::protect(first_page, length, 3).map_err(HeapError::Memory)?;
-        for (place, function) in places.iter().zip(ours) {
-            (*place as *mut usize).write(function);
+        for (pointer, function) in pointers.iter().zip(ours) {
+            (*pointer as *mut usize).write(function);
         }
     }
     Ok(())

@@ -1,8 +1,8 @@
 //! Preload library: the library in LD_PRELOAD, which stands in for libmpi in the program.
 //!
-//! The code uses no std, no heap and no threads of its own, and holds no lock across calls. Its
-//! constructor is the first one of the process. It does nothing in a process that no MPI launcher
-//! has started, or whose program does not use MPI.
+//! The code uses no std, no heap and no threads of its own, and holds no lock while it calls
+//! functions outside of it. Its constructor is the first one of the process. The library does
+//! nothing in a process that no MPI launcher has started, or whose program does not use MPI.
 //!
 //! - `boot` decides whether and how to protect the process; `bypass` bypasses protection and
 //!   runs the program without this library;
@@ -14,9 +14,9 @@
 //! - `late_mpi` prepares programs that load MPI while they run;
 //! - `mpi_reopening` handles programs that open libmpi themselves;
 //! - `profiler` keeps libraries that wrap MPI's procedures in front of this one; `fortran` adds
-//!   one for Fortran's procedures;
+//!   understudy's library with Fortran procedures;
 //! - `shared_mappings` counts mappings that other processes may share;
-//! - `exec` keeps a program that the rank's process executes in the role of the rank;
+//! - `exec` makes a program that the rank's process executes continue as the rank;
 //! - `fatal_signals` handles signals that terminate the program; `at_exit` and
 //!   `immediate_exit` handle its exit;
 //! - `stop` contains the code that stops threads of the program;

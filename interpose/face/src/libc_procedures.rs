@@ -1,9 +1,12 @@
 //! Clocks and other functions of libc whose results differ between runs.
 //!
-//! The functions are listed in [`understudy_abi::libc_procedures`]. Each is a jump through a table.
-//! The target is libc, or the runtime while it records or replays the program's set-up phase. The
-//! runtime handles them like calls of MPI. Only calls on the own stack of the thread that uses MPI
-//! count, because a signal handler may have interrupted the runtime.
+//! The functions are listed in [`understudy_abi::libc_procedures`]. Each of them is a jump through
+//! [`TABLE`]. The target is libc's function, or the runtime while it records or replays the
+//! program's set-up phase. The runtime handles such a call like a call of MPI.
+//!
+//! Only calls of the recorded thread enter the runtime, and only if they are made on the thread's
+//! own stack. The runtime itself calls these functions on its own stack, and a signal handler on an
+//! alternate stack may have interrupted the runtime.
 #![allow(unsafe_code)]
 
 use crate::libc::{c_name, next};
@@ -18,15 +21,16 @@ use understudy_abi::libc_procedures::{LIBC_PROCEDURE_COUNT, LIBC_PROCEDURES};
 /// libc's procedures, once they have been looked up.
 static REAL: [AtomicPtr<c_void>; LIBC_PROCEDURE_COUNT] =
     [const { AtomicPtr::new(core::ptr::null_mut()) }; LIBC_PROCEDURE_COUNT];
-/// The runtime's entry; the next word is the slot of the first procedure.
+/// The runtime's entry.
 static ENTRY: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+/// Slot of the first procedure.
 static FIRST_SLOT: AtomicUsize = AtomicUsize::new(0);
 /// True if calls enter the runtime.
 static IS_RECORDING: AtomicBool = AtomicBool::new(false);
-/// Control block of the thread whose calls count (fs:0x10).
+/// Control block of the thread whose calls are recorded (fs:0x10).
 static RECORDED_THREAD: AtomicUsize = AtomicUsize::new(0);
 
-macro_rules! sources {
+macro_rules! procedures {
     ($($index:literal $name:ident $text:literal;)*) => {
         $(
             /// libc's procedure of this name.
@@ -61,7 +65,7 @@ macro_rules! sources {
                     )
                 }
 
-                /// Enters the runtime if the call counts, else calls libc.
+                /// Enters the runtime if the call must be recorded, else calls libc.
                 #[unsafe(naked)]
                 pub unsafe extern "C" fn enter() {
                     naked_asm!(
@@ -98,13 +102,13 @@ macro_rules! sources {
             [$(AtomicPtr::new($name::find as *const () as *mut c_void)),*];
         const NAMES: [&core::ffi::CStr; LIBC_PROCEDURE_COUNT] = [$(c_name($text)),*];
 
-        fn entering() -> [*mut c_void; LIBC_PROCEDURE_COUNT] {
+        fn runtime_targets() -> [*mut c_void; LIBC_PROCEDURE_COUNT] {
             [$($name::enter as *const () as *mut c_void),*]
         }
     };
 }
 
-sources! {
+procedures! {
     0 clock_gettime "clock_gettime\0";
     1 gettimeofday "gettimeofday\0";
     2 time "time\0";
@@ -125,15 +129,15 @@ sources! {
 const _: () = {
     let mut index = 0;
     while index < LIBC_PROCEDURE_COUNT {
-        let (ours, theirs) = (
+        let (name, expected) = (
             NAMES[index].to_bytes(),
             LIBC_PROCEDURES[index].name.as_bytes(),
         );
-        assert!(ours.len() == theirs.len());
-        let mut at = 0;
-        while at < ours.len() {
-            assert!(ours[at] == theirs[at]);
-            at += 1;
+        assert!(name.len() == expected.len());
+        let mut offset = 0;
+        while offset < name.len() {
+            assert!(name[offset] == expected[offset]);
+            offset += 1;
         }
         index += 1;
     }
@@ -145,20 +149,18 @@ extern "C" fn real(index: usize) -> *mut c_void {
         let seen = process_number::seen as *const () as *mut c_void;
         REAL[index].store(seen, Ordering::Relaxed);
     }
-    let found = next(&REAL[index], NAMES[index]);
-    TABLE[index].store(found, Ordering::Relaxed);
-    found
+    let function = next(&REAL[index], NAMES[index]);
+    TABLE[index].store(function, Ordering::Relaxed);
+    function
 }
 
-/// Makes the functions of [`processor_time`] answer, in a process that is a replacement.
-///
-/// Other processes call libc's functions directly.
+/// Replaces libc's functions by those of [`processor_time`], in a replacement.
 ///
 /// # Safety
-/// No thread of the program may run meanwhile.
+/// No thread of the program may run during the call.
 pub unsafe extern "C" fn carry_processor_time() {
     for (index, name) in NAMES.iter().enumerate() {
-        let Some(function) = processor_time::answering_function(name) else {
+        let Some(function) = processor_time::replacing_function(name) else {
             continue;
         };
         REAL[index].store(function, Ordering::Relaxed);
@@ -200,14 +202,15 @@ pub fn connect(entry: *const c_void, slots: usize) {
 
 /// Stores the addresses of the procedures, in the order of the table.
 ///
-/// For clocks and usage, these are functions of this library; for others, libc's.
+/// For processor time and resource usage, these are functions of [`processor_time`]; for all
+/// others, libc's.
 ///
 /// # Safety
-/// `addresses` must have space for all of them.
+/// `addresses` must have space for [`LIBC_PROCEDURE_COUNT`] addresses.
 pub unsafe extern "C" fn addresses(addresses: *mut *mut c_void) {
     for (index, name) in NAMES.iter().enumerate() {
-        let libcs = real(index);
-        let function = processor_time::answering_function(name).unwrap_or(libcs);
+        let libc_function = real(index);
+        let function = processor_time::replacing_function(name).unwrap_or(libc_function);
         // SAFETY: guaranteed by the caller.
         unsafe { addresses.add(index).write(function) };
     }
@@ -218,14 +221,14 @@ pub fn enter_by(entry: *const c_void) {
     ENTRY.store(entry.cast_mut(), Ordering::Relaxed);
 }
 
-/// Stops the recording, because another thread enters the runtime.
+/// Stops the recording, because a thread other than the recorded one enters the runtime.
 ///
-/// Actions of the other thread differ between runs.
+/// The order of the calls of several threads differs between runs, so it cannot be replayed.
 #[inline]
 pub fn stop_recording() {
     if IS_RECORDING.load(Ordering::Relaxed) && IS_RECORDING.swap(false, Ordering::Relaxed) {
-        for (index, place) in TABLE.iter().enumerate() {
-            place.store(real(index), Ordering::Relaxed);
+        for (index, target) in TABLE.iter().enumerate() {
+            target.store(real(index), Ordering::Relaxed);
         }
     }
 }
@@ -237,8 +240,8 @@ pub fn stop_recording() {
 pub unsafe extern "C" fn set_recording(on: bool) {
     RECORDED_THREAD.store(control_block::address(), Ordering::Relaxed);
     IS_RECORDING.store(on, Ordering::Relaxed);
-    for (index, entering) in entering().into_iter().enumerate() {
-        let target = if on { entering } else { real(index) };
+    for (index, enter) in runtime_targets().into_iter().enumerate() {
+        let target = if on { enter } else { real(index) };
         TABLE[index].store(target, Ordering::Relaxed);
     }
 }

@@ -2,11 +2,14 @@
 //!
 //! Before the program's malloc is available, ld.so allocates memory sequentially
 //! (`__minimal_malloc` of glibc): first for the directories of this variable, then for its records
-//! of libraries, to which tables in the program's data point. Launchers pass ranks on other nodes
-//! other directories. Their number and lengths would move all records. For this reason the number
-//! of directories is always a multiple of [`STEP`]. The first and the last directory are so long
-//! that ld.so allocates whole pages for them, wherever its allocation was before. None of the added
-//! directories can exist.
+//! of libraries, to which tables in the program's data point. A launcher may pass the ranks of
+//! different nodes different directories, whose number and lengths would change the addresses of
+//! all records.
+//!
+//! For this reason the number of directories is padded to a multiple of [`STEP`]. In addition, a
+//! directory with a very long name is inserted before and after all others. ld.so needs new pages
+//! for such a name, so the allocations that follow begin at a position in the page that does not
+//! depend on earlier ones. None of the added directories exists.
 #![allow(unsafe_code)]
 
 use crate::environment_block::BlockBuilder;
@@ -24,8 +27,10 @@ const FILLER: &[u8] = b"/.understudy:";
 /// record of it.
 const LENGTH: usize = 2 * 4096 + 8;
 
-/// Returns a name that is too long for a file (NAME_MAX), and a colon.
-const fn long(last: u8) -> [u8; LENGTH + 1] {
+/// Returns a directory whose name exceeds NAME_MAX, followed by a colon.
+///
+/// The names differ in the last character, because ld.so removes duplicates.
+const fn long_name(last: u8) -> [u8; LENGTH + 1] {
     let mut name = [b'.'; LENGTH + 1];
     name[0] = b'/';
     name[LENGTH - 1] = last;
@@ -33,8 +38,8 @@ const fn long(last: u8) -> [u8; LENGTH + 1] {
     name
 }
 
-static FIRST_DIRECTORY: [u8; LENGTH + 1] = long(b'1');
-static LAST_DIRECTORY: [u8; LENGTH + 1] = long(b'2');
+static FIRST_DIRECTORY: [u8; LENGTH + 1] = long_name(b'1');
+static LAST_DIRECTORY: [u8; LENGTH + 1] = long_name(b'2');
 
 /// Adds the padded variable, and its original value.
 pub fn add(builder: &mut BlockBuilder, path: Option<&[u8]>) {
@@ -43,8 +48,8 @@ pub fn add(builder: &mut BlockBuilder, path: Option<&[u8]>) {
     let count = 2 + given.map_or(0, |path| 1 + path.iter().filter(is_separator).count());
     let mut filled = [0; STEP * FILLER.len()];
     let fillers = count.next_multiple_of(STEP) - count;
-    for place in filled.chunks_exact_mut(FILLER.len()).take(fillers) {
-        place.copy_from_slice(FILLER);
+    for filler in filled.chunks_exact_mut(FILLER.len()).take(fillers) {
+        filler.copy_from_slice(FILLER);
     }
     let filled = &filled[..fillers * FILLER.len()];
     let colon: &[u8] = if given.is_some() { b":" } else { b"" };
@@ -71,7 +76,7 @@ pub fn is_padded(entry: &[u8]) -> bool {
     of(entry).is_some_and(|path| path.starts_with(&FIRST_DIRECTORY))
 }
 
-/// Returns the user's entry, if this is the entry that keeps it.
+/// Returns the user's entry, if `entry` is the one in which [`add`] has saved it.
 ///
 /// # Safety
 /// `entry` must be a string.

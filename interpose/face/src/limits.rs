@@ -10,8 +10,8 @@ use understudy_abi::RUNTIME_FD_BASE;
 use understudy_abi::limits::{ADDRESSES, DATA, FILES, MinimumLimit};
 use understudy_catalogue::message;
 
-fn soft_limit(least: MinimumLimit) -> u64 {
-    sys::soft_limit(least.resource as usize)
+fn soft_limit(minimum: MinimumLimit) -> u64 {
+    sys::soft_limit(minimum.resource as usize)
 }
 
 /// Refuses the program if a resource limit is too low.
@@ -19,11 +19,11 @@ fn soft_limit(least: MinimumLimit) -> u64 {
 /// The message contains the cause and the remedy.
 pub fn check(program: &Program) {
     let files = soft_limit(FILES);
-    let least = FILES.limit;
-    if files < least {
+    let minimum = FILES.limit;
+    if files < minimum {
         program.refuse(
             None,
-            &message::file_descriptor_limit(files, RUNTIME_FD_BASE, least),
+            &message::file_descriptor_limit(files, RUNTIME_FD_BASE, minimum),
         );
     }
     let addresses = soft_limit(ADDRESSES);
@@ -38,13 +38,15 @@ pub fn check(program: &Program) {
 
 /// Refuses a program that valgrind executes.
 ///
-/// The state of its simulated processor cannot be saved.
+/// The state of valgrind's simulated processor cannot be saved.
 pub fn check_valgrind(program: &Program) {
-    const PRELOADED: &[u8] = b"/vgpreload_";
+    const VALGRIND_LIBRARY: &[u8] = b"/vgpreload_";
     // SAFETY: the program's environment.
     let preload = unsafe { environ::value(program.environment, environ::PRELOAD) };
-    let is_simulated =
-        preload.is_some_and(|it| it.windows(PRELOADED.len()).any(|at| at == PRELOADED));
+    let is_simulated = preload.is_some_and(|value| {
+        let mut windows = value.windows(VALGRIND_LIBRARY.len());
+        windows.any(|window| window == VALGRIND_LIBRARY)
+    });
     if is_simulated {
         program.refuse(None, &message::VALGRIND);
     }
@@ -52,16 +54,17 @@ pub fn check_valgrind(program: &Program) {
 
 /// Refuses a process that cannot access the directory of its job.
 ///
-/// The guardian has access to it.
+/// The guardian can access the directory. A process cannot if a wrapper has changed its user or its
+/// mount namespace.
 pub fn check_directory(program: &Program) {
     const READ_AND_EXECUTE: usize = 4 | 1;
     // SAFETY: the program's environment; access(2) of a path of this function.
     unsafe {
-        let Some(line) = environ::value(program.environment, MANAGER) else {
+        let Some(manager) = environ::value(program.environment, MANAGER) else {
             return;
         };
         let mut directory = Path::new();
-        directory.push(environ::directory_of(line));
+        directory.push(environ::directory_of(manager));
         let error = -sys!(nr::ACCESS, directory.as_ptr(), READ_AND_EXECUTE);
         let remedy = match error {
             0 => return,

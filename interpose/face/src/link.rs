@@ -79,12 +79,12 @@ pub fn set_dynamic_entry(object: &LinkMap, tag: usize, value: usize) {
     let Some(entry) = object.entry(tag) else {
         return;
     };
-    let at = &raw const entry.value as usize;
-    // SAFETY: a word of the object's dynamic section, which is not read meanwhile; it may be
-    // read-only.
+    let address = &raw const entry.value as usize;
+    // SAFETY: a word of the object's dynamic section, which no other thread reads during the call.
+    // The section may be read-only.
     unsafe {
-        if sys::protect(at & !4095, (at & 4095) + 8, 3).is_ok() {
-            (at as *mut usize).write_volatile(value);
+        if sys::protect(address & !4095, (address & 4095) + 8, 3).is_ok() {
+            (address as *mut usize).write_volatile(value);
         }
     }
 }
@@ -159,8 +159,8 @@ impl Path {
 
     /// Sets the path to the target of the symbolic link `link`; returns true on success.
     pub fn read_link(&mut self, link: &CStr) -> bool {
-        // SAFETY: the buffer is valid for the length given, less one for the NUL.
-        let got = unsafe {
+        // SAFETY: the buffer has one byte more than the length that is passed, for the NUL.
+        let length = unsafe {
             sys!(
                 nr::READLINK,
                 link.as_ptr(),
@@ -168,9 +168,9 @@ impl Path {
                 self.bytes.len() - 1
             )
         };
-        self.length = got.max(0) as usize;
+        self.length = length.max(0) as usize;
         self.bytes[self.length] = 0;
-        got > 0
+        length > 0
     }
 
     /// Returns true if a file of this name can be opened for reading.
@@ -194,20 +194,21 @@ impl Path {
 
 /// Finds the file that ld.so would have loaded for the program's dependency on `soname`.
 ///
-/// The search order is that of ld.so(8): the RPATH of the object that needs it, `library_path`
-/// (LD_LIBRARY_PATH), the object's RUNPATH, the cache, the default directories.
+/// Stores the path in `found`, and returns true on success. The search order is that of ld.so(8):
+/// the RPATH of the object that depends on the library, `library_path` (LD_LIBRARY_PATH), the
+/// object's RUNPATH, the cache, the default directories.
 pub fn find_library(soname: &[u8], library_path: &[u8], found: &mut Path) -> bool {
-    let needer = objects()
+    let dependent = objects()
         .find(|object| object.needs(soname))
         .or(objects().next());
-    let runpath = needer.and_then(|object| object.strings(Dynamic::RUNPATH).next());
+    let runpath = dependent.and_then(|object| object.strings(Dynamic::RUNPATH).next());
     let rpath = if runpath.is_none() {
-        needer.and_then(|object| object.strings(Dynamic::RPATH).next())
+        dependent.and_then(|object| object.strings(Dynamic::RPATH).next())
     } else {
         None
     };
     let mut origin_path = Path::new();
-    if let Some(object) = needer {
+    if let Some(object) = dependent {
         if object.name().is_empty() {
             origin_path.read_link(c"/proc/self/exe");
         } else {
@@ -260,14 +261,14 @@ fn search_cache(soname: &[u8], found: &mut Path) -> bool {
     if !cache.starts_with(CACHE_MAGIC) || cache.len() < CACHE_HEADER {
         return false;
     }
-    let word = |at: usize| {
+    let word = |offset: usize| {
         cache
-            .get(at..at + 4)
+            .get(offset..offset + 4)
             .map_or(0, |b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]))
     };
-    let text = |at: u32| {
+    let text = |offset: u32| {
         cache
-            .get(at as usize..)
+            .get(offset as usize..)
             .and_then(|b| CStr::from_bytes_until_nul(b).ok())
             .map(CStr::to_bytes)
     };
@@ -292,9 +293,9 @@ fn map_file(path: &CStr) -> Option<&'static [u8]> {
         if fd < 0 {
             return None;
         }
-        let got = sys!(nr::PREAD64, fd, buffer, LIMIT, 0);
+        let length = sys!(nr::PREAD64, fd, buffer, LIMIT, 0);
         sys!(nr::CLOSE, fd);
-        (got > 0).then(|| core::slice::from_raw_parts(buffer as *const u8, got as usize))
+        (length > 0).then(|| core::slice::from_raw_parts(buffer as *const u8, length as usize))
     }
 }
 
@@ -313,7 +314,10 @@ pub unsafe fn extent(base: usize) -> Extent {
     };
     // SAFETY: guaranteed by the caller.
     let headers = unsafe { program_headers(base) };
-    for segment in headers.iter().filter(|it| it.kind == ProgramHeader::LOAD) {
+    for segment in headers
+        .iter()
+        .filter(|header| header.kind == ProgramHeader::LOAD)
+    {
         let (start, size) = (segment.address, segment.size);
         extent.length = extent.length.max(start + size);
         if segment.is_code() {
@@ -325,6 +329,7 @@ pub unsafe fn extent(base: usize) -> Extent {
     extent
 }
 
+/// Addresses at which an object is mapped.
 pub struct Extent {
     /// First address.
     pub base: usize,

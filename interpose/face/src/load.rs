@@ -1,7 +1,7 @@
-//! Loads the runtime side: one namespace with the runtime, and one with the MPI library.
+//! Loads the runtime and the MPI library, each into a namespace of its own.
 //!
-//! Each namespace begins with the shim and its own libc. Mappings of the first namespace are in the
-//! first half of the reserved range, mappings of the second one in its second half.
+//! Each namespace begins with the shim and a libc of its own. Mappings of the runtime's namespace
+//! are in the first half of the reserved range, mappings of the MPI library's in the second half.
 #![allow(unsafe_code)]
 
 use crate::auxv::Auxv;
@@ -46,9 +46,10 @@ pub struct SecondExecution<'a> {
 pub enum LoadFailure {
     Text(&'static str),
     NoMpiLibrary,
+    /// The library and the call in it that could not be patched, and the reason.
     Patch(&'static str, &'static str, PatchError),
     Heap(HeapError),
-    /// dlerror(3) returns the reason.
+    /// A library could not be loaded, for the reason that dlerror(3) returns.
     Loader(&'static str),
     /// The runtime has printed the reason; the program is run unprotected.
     Runtime,
@@ -58,10 +59,11 @@ pub enum LoadFailure {
 
 /// Loads the runtime side, on a stack in the reserved range.
 ///
-/// For this stack, ld.so's mappings are in the reserved range, too.
+/// The stack pointer is in the reserved range, so ld.so's patched mmap places all libraries in the
+/// reserved range, too ([`crate::zone`]).
 pub fn load(second: &SecondExecution<'_>) -> Result<(), LoadFailure> {
     // SAFETY: ld.so, at the address that the kernel has passed, and this library are mapped.
-    let (loader, face) = unsafe {
+    let (loader, preload_library) = unsafe {
         (
             link::extent(second.auxv.loader),
             link::extent(link::own_base()),
@@ -107,7 +109,7 @@ pub fn load(second: &SecondExecution<'_>) -> Result<(), LoadFailure> {
         shim,
         copies,
     };
-    start_runtime(runtime, &mpi, second, &loader, &face)
+    start_runtime(runtime, &mpi, second, &loader, &preload_library)
 }
 
 /// Handles of dlmopen(3) in the MPI library's namespace, and its standard output and error.
@@ -214,15 +216,12 @@ unsafe fn check_libc(shim: *mut c_void, half: ReservedHalf) -> Result<(), LoadFa
 type StartShim = unsafe extern "C" fn(*const ShimStart) -> c_int;
 
 /// Returns the start-up data of a shim.
-///
-/// The runtime uses the program's descriptors 1 and 2; the MPI library has other descriptors in
-/// their place.
 fn start_of(half: ReservedHalf, second: &SecondExecution<'_>, copies: StreamCopies) -> ShimStart {
     let (first_descriptor, first_key) = match half {
         ReservedHalf::Runtime => (RUNTIME_FD_BASE, RUNTIME_FIRST_KEY),
         ReservedHalf::Mpi => (MPI_FD_BASE, MPI_FIRST_KEY),
     };
-    // The runtime prints nothing itself and handles the program's descriptors.
+    // The runtime never prints to 1 or 2 itself; it saves and restores them as the program's.
     let [output, errors] = match half {
         ReservedHalf::Runtime => [1, 2],
         ReservedHalf::Mpi => [copies.library_output, copies.errors],
@@ -238,8 +237,8 @@ fn start_of(half: ReservedHalf, second: &SecondExecution<'_>, copies: StreamCopi
 }
 
 fn start_shim(shim: *mut c_void, half: ReservedHalf, start: &ShimStart) -> Result<(), LoadFailure> {
-    // SAFETY: the patched code is that of the namespace's libc. Only its initialisation has run,
-    // and it must map nothing before the patch. The shim exports its function with this type.
+    // SAFETY: the patched code is that of the namespace's libc. Only the initialisation of this
+    // libc has run, so no thread executes the code. The shim exports its function with this type.
     unsafe {
         let malloc = dlsym(shim, c"malloc".as_ptr());
         let libc = link::extent(link::base_of(malloc as usize));
@@ -267,7 +266,7 @@ fn start_runtime(
     mpi: &MpiNamespace,
     second: &SecondExecution<'_>,
     loader: &Extent,
-    face: &Extent,
+    preload_library: &Extent,
 ) -> Result<(), LoadFailure> {
     let symbols = entry::data_symbol_addresses();
     let mut directory = Path::new();
@@ -285,8 +284,8 @@ fn start_runtime(
         directory: directory.as_ptr(),
         loader_base: loader.base,
         loader_length: loader.length,
-        preload_base: face.base,
-        preload_length: face.length,
+        preload_base: preload_library.base,
+        preload_length: preload_library.length,
         stack_end: second.stack_end,
         link_map: link::first().cast(),
         data_symbols: symbols.as_ptr().cast(),
@@ -325,10 +324,10 @@ fn start_runtime(
         slot_count: 0,
         enter: [core::ptr::null(); understudy_abi::ENTRIES],
         file_effect: core::ptr::null(),
-        written: core::ptr::null(),
+        descriptor_facts: core::ptr::null(),
         fatal_signal: core::ptr::null(),
-        cancelled: core::ptr::null(),
-        source: core::ptr::null(),
+        after_cancellation: core::ptr::null(),
+        enter_libc_procedure: core::ptr::null(),
     };
     // SAFETY: the runtime exports this function with this type, and copies the data of `info` that
     // it needs.
@@ -346,11 +345,11 @@ fn start_runtime(
             let streams = unsafe { StreamFunctions::of(runtime) }
                 .ok_or(LoadFailure::Loader(message::RUNTIME_VERSION))?;
             crate::effect_reports::connect(points.file_effect);
-            crate::overwrites::connect(points.written);
+            crate::overwrites::connect(points.descriptor_facts);
             crate::fatal_signals::connect(points.fatal_signal);
-            crate::cancellation::connect(points.cancelled);
+            crate::cancellation::connect(points.after_cancellation);
             closing::begin();
-            libc_procedures::connect(points.source, entry::slot_count());
+            libc_procedures::connect(points.enter_libc_procedure, entry::slot_count());
             if second.program.is_late {
                 late_mpi::await_first_call(&points.enter, streams);
             } else {

@@ -25,10 +25,10 @@ impl Line {
 
 impl Write for Line {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        let room = self.text.len() - self.length;
-        let taken = text.len().min(room);
-        self.text[self.length..self.length + taken].copy_from_slice(&text.as_bytes()[..taken]);
-        self.length += taken;
+        let available = self.text.len() - self.length;
+        let count = text.len().min(available);
+        self.text[self.length..self.length + count].copy_from_slice(&text.as_bytes()[..count]);
+        self.length += count;
         Ok(())
     }
 }

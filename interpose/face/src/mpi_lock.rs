@@ -1,9 +1,11 @@
 //! MPI lock: all threads of the program may call MPI, one at a time.
 //!
-//! A thread waits here, on its own stack, before its call begins. It can thus be stopped and
-//! restored like any thread that computes. The thread that has the lock uses the main thread's
-//! thread-local data: the runtime side's are in memory that is rolled back. The state of the lock
-//! is not.
+//! A thread waits for the lock on its own stack, before its call enters the runtime. A cut can
+//! therefore stop and save the thread like any thread that computes. While a thread has the lock,
+//! its fs register points to the main thread's control block, so that the runtime and the MPI
+//! library find the thread-local data with which they were initialised. The program's signal
+//! handlers need the thread's own data, so they must not run during this time. The state of the
+//! lock itself ([`MpiLock`]) is not rolled back.
 #![allow(unsafe_code)]
 
 use crate::futex_lock::{acquire, release, try_lock};
@@ -22,13 +24,15 @@ pub static LOCK_STATE: MpiLock = MpiLock::new();
 /// Process in which the lock is used; child processes inherit its state.
 pub static PROCESS: AtomicIsize = AtomicIsize::new(0);
 
+/// Sets the fs register (arch_prctl(2)).
 const ARCH_SET_FS: usize = 0x1002;
 
-const SET: usize = 2;
+const SIG_SETMASK: usize = 2;
 
-/// Words that the entry stores on the caller's stack.
+/// Call whose slot and arguments the entry has stored on the caller's stack.
 #[repr(C)]
 pub struct SavedCall {
+    /// Nonzero if the thread had the lock before: the call is made in a callback.
     is_nested: u64,
     /// Slot; the upper half is the index in [`ENTER`].
     slot: u64,
@@ -37,14 +41,17 @@ pub struct SavedCall {
 }
 
 impl SavedCall {
-    const NOTHING: SavedCall = SavedCall {
+    /// Value for functions that take the lock without a call of MPI.
+    const NONE: SavedCall = SavedCall {
         is_nested: 0,
         slot: 0,
         arguments: [0; 6],
     };
 }
 
-/// Result of [`begin_call`]: the call is a query, which needs no lock.
+/// Result of [`begin_call`]: the thread has the lock, and the call may enter the runtime.
+const LOCKED: u32 = 0;
+/// Result of [`begin_call`]: the call is a query, which is answered without the lock.
 const QUERY: u32 = 1;
 
 /// Returns true if any thread may take the lock.
@@ -58,8 +65,9 @@ pub fn process() -> isize {
     unsafe { sys!(nr::GETPID) }
 }
 
+/// Makes the calling thread use the thread-local data of the thread with this control block.
 fn set_thread(block: usize) {
-    // SAFETY: this code uses no thread-local data. The instruction is used only if the kernel
+    // SAFETY: this library uses no thread-local data. The instruction is used only if the kernel
     // permits it, otherwise arch_prctl(2).
     unsafe {
         if LOCK_STATE.may_write_fs.load(Ordering::Relaxed) != 0 {
@@ -70,41 +78,44 @@ fn set_thread(block: usize) {
     }
 }
 
+/// Sets the signal mask of the calling thread, and returns the previous one.
 fn set_mask(mask: u64) -> u64 {
-    let mut before = 0u64;
+    let mut previous = 0u64;
     // SAFETY: rt_sigprocmask(2) with sets in this frame.
     unsafe {
         sys!(
             nr::RT_SIGPROCMASK,
-            SET,
+            SIG_SETMASK,
             &raw const mask,
-            &raw mut before,
+            &raw mut previous,
             8,
             0,
             0
         )
     };
-    before
+    previous
 }
 
-/// Returns the kernel's number of the calling thread.
-fn number(own: usize) -> i32 {
+/// Returns the number (gettid(2)) of the calling thread, whose control block is `own`.
+fn thread_number(own: usize) -> i32 {
     match LOCK_STATE.thread_number_offset.load(Ordering::Relaxed) {
         // SAFETY: gettid(2).
         0 => unsafe { sys!(nr::GETTID) as i32 },
         // SAFETY: glibc's control block contains the number at this offset.
-        at => unsafe { *((own + at) as *const i32) },
+        offset => unsafe { *((own + offset) as *const i32) },
     }
 }
 
-/// Blocks handled signals in a thread with the lock that is not the main one.
+/// Blocks signals in a thread other than the main one that has the lock.
+///
+/// The signals stay blocked as long as the thread uses the main thread's thread-local data.
 fn block_signals() {
     LOCK_STATE
         .saved_mask
         .store(set_mask(!UNBLOCKED_SIGNALS), Ordering::Relaxed);
 }
 
-/// Restores the signal mask of such a thread at the end of its call.
+/// Restores the signal mask that [`block_signals`] has changed.
 fn unblock_signals() {
     let mask = LOCK_STATE.saved_mask.load(Ordering::Relaxed);
     if mask != MASK_UNCHANGED {
@@ -117,16 +128,20 @@ fn unblock_signals() {
 
 /// Prepares for a signal handler that the program is about to install.
 ///
-/// The handler needs the thread-local data of its own thread, so this function waits until the
-/// current call releases the lock. The wait is limited: the call may wait for another rank.
+/// Calls do not block signals as long as the program has no handlers; from the first handler on,
+/// they do. A call of another thread that has begun before must end before the handler is
+/// installed, so this function waits for the lock. The wait is limited, because that call may wait
+/// for another rank.
 pub fn expect_handler(signal: c_int) {
-    let is_let_through = UNBLOCKED_SIGNALS >> (signal - 1) & 1 != 0;
-    if is_let_through || LOCK_STATE.has_handlers.swap(1, Ordering::SeqCst) != 0 || !is_enabled() {
+    let is_never_blocked = UNBLOCKED_SIGNALS >> (signal - 1) & 1 != 0;
+    if is_never_blocked || LOCK_STATE.has_handlers.swap(1, Ordering::SeqCst) != 0 || !is_enabled() {
         return;
     }
     let own = control_block::address();
     if process() != PROCESS.load(Ordering::Relaxed) {
-    } else if LOCK_STATE.owner.load(Ordering::Relaxed) != own {
+        return;
+    }
+    if LOCK_STATE.owner.load(Ordering::Relaxed) != own {
         if acquire(&LOCK_STATE, EFFECT_ROUNDS) {
             release(&LOCK_STATE);
         }
@@ -143,7 +158,7 @@ fn begin(own: usize) {
         if LOCK_STATE.has_handlers.load(Ordering::Relaxed) != 0 {
             block_signals();
         }
-        tid = number(own);
+        tid = thread_number(own);
     }
     LOCK_STATE.owner_thread.store(tid, Ordering::Relaxed);
     // SAFETY: null, or the runtime's word.
@@ -161,29 +176,34 @@ fn begin(own: usize) {
     }
 }
 
-/// Returns true if the calling thread, in a callback of the program, has the lock.
-fn enter_if_owner(kept: &mut SavedCall, own: usize) -> bool {
+/// Begins a nested call, if the calling thread has the lock.
+///
+/// Such a thread is in a callback of the program.
+///
+/// Returns false if the thread does not have the lock.
+fn enter_if_owner(call: &mut SavedCall, own: usize) -> bool {
     let is_nested = LOCK_STATE.owner.load(Ordering::Relaxed) == own;
-    kept.is_nested = is_nested.into();
+    call.is_nested = is_nested.into();
     if is_nested && own != threads::main() {
         set_thread(threads::main());
     }
     is_nested
 }
 
-pub extern "C" fn begin_call(kept: &mut SavedCall) -> u32 {
+/// Takes the lock for a call; called by the entry.
+pub extern "C" fn begin_call(call: &mut SavedCall) -> u32 {
     let own = control_block::address();
     if !is_enabled() && own != threads::main() {
         return QUERY;
     }
     if try_lock(&LOCK_STATE) {
-        if may_begin(kept, own) {
+        if may_begin(call, own) {
             begin(own);
-            return 0;
+            return LOCKED;
         }
         release(&LOCK_STATE);
     }
-    begin_delayed_call(kept, own)
+    begin_delayed_call(call, own)
 }
 
 /// Returns true if the thread that has the lock may begin this call.
@@ -191,11 +211,12 @@ pub extern "C" fn begin_call(kept: &mut SavedCall) -> u32 {
 /// While another thread is in a callback, only calls that wait for no other process may begin,
 /// because that thread's call cannot continue before this one returns.
 #[inline(always)]
-fn may_begin(kept: &SavedCall, own: usize) -> bool {
-    let lender = LOCK_STATE.yielding_thread.load(Ordering::Relaxed);
-    lender == 0 || lender == own || is_local(kept.slot as u32)
+fn may_begin(call: &SavedCall, own: usize) -> bool {
+    let yielding_thread = LOCK_STATE.yielding_thread.load(Ordering::Relaxed);
+    yielding_thread == 0 || yielding_thread == own || is_local(call.slot as u32)
 }
 
+/// Returns true if the procedure of a slot waits for no other process.
 #[cold]
 #[inline(never)]
 fn is_local(slot: u32) -> bool {
@@ -206,10 +227,10 @@ fn is_local(slot: u32) -> bool {
         && unsafe { *locals.add(slot as usize) }
 }
 
-/// Acquires the lock when `is_so` returns true.
-fn acquire_when(is_so: impl Fn() -> bool) {
+/// Acquires the lock as soon as `may_proceed` returns true, which is called with the lock.
+fn acquire_when(may_proceed: impl Fn() -> bool) {
     acquire(&LOCK_STATE, 0);
-    while !is_so() {
+    while !may_proceed() {
         release(&LOCK_STATE);
         sleep_briefly();
         acquire(&LOCK_STATE, 0);
@@ -219,27 +240,28 @@ fn acquire_when(is_so: impl Fn() -> bool) {
 /// Begins a call for which the lock was in use, or which could not begin.
 #[cold]
 #[inline(never)]
-fn begin_delayed_call(kept: &mut SavedCall, own: usize) -> u32 {
-    let slot = kept.slot as u32;
-    let is_question = |question: &AtomicU32| question.load(Ordering::Relaxed) == slot;
-    if LOCK_STATE.query_slots.iter().any(is_question) {
+fn begin_delayed_call(call: &mut SavedCall, own: usize) -> u32 {
+    let slot = call.slot as u32;
+    let is_slot = |query: &AtomicU32| query.load(Ordering::Relaxed) == slot;
+    if LOCK_STATE.query_slots.iter().any(is_slot) {
         return QUERY;
     }
-    if enter_if_owner(kept, own) {
-        return 0;
+    if enter_if_owner(call, own) {
+        return LOCKED;
     }
     if slot != LOCK_STATE.abort_slot.load(Ordering::Relaxed) {
-        acquire_when(|| may_begin(kept, own));
+        acquire_when(|| may_begin(call, own));
     } else if !acquire(&LOCK_STATE, ABORT_ROUNDS) {
         print(&message::ABORT_DURING_CALL);
-        const CODE: usize = 4;
-        immediate_exit::_exit(kept.arguments[CODE] as c_int);
+        /// Index of rsi, the second argument of MPI_Abort.
+        const ERROR_CODE: usize = 4;
+        immediate_exit::_exit(call.arguments[ERROR_CODE] as c_int);
     }
     begin(own);
-    0
+    LOCKED
 }
 
-/// Runs `run` with the lock, which is not released, at exit(3).
+/// Calls `run` at exit(3) with the lock, which is not released afterwards.
 ///
 /// Returns false if the lock was not released for half a second.
 pub fn run_at_exit(run: impl FnOnce()) -> bool {
@@ -247,8 +269,8 @@ pub fn run_at_exit(run: impl FnOnce()) -> bool {
         run();
         return true;
     }
-    let (own, mut kept) = (control_block::address(), SavedCall::NOTHING);
-    if !enter_if_owner(&mut kept, own) {
+    let (own, mut call) = (control_block::address(), SavedCall::NONE);
+    if !enter_if_owner(&mut call, own) {
         if !acquire(&LOCK_STATE, EFFECT_ROUNDS) {
             return false;
         }
@@ -257,23 +279,25 @@ pub fn run_at_exit(run: impl FnOnce()) -> bool {
     run();
     if own != threads::main() {
         set_thread(own);
-        if kept.is_nested == 0 {
+        if call.is_nested == 0 {
             unblock_signals();
         }
     }
     true
 }
 
-pub extern "C" fn end_call(kept: &mut SavedCall) {
+/// Releases the lock at the end of a call, unless the call was nested.
+pub extern "C" fn end_call(call: &mut SavedCall) {
     let own = LOCK_STATE.owner.load(Ordering::Relaxed);
     if own != threads::main() && own != 0 {
         set_thread(own);
     }
-    if kept.is_nested != 0 || own == 0 {
+    if call.is_nested != 0 || own == 0 {
         return;
     }
-    // The mask must be restored before another thread can make a cut. It may block stops of this
-    // thread, because an effect that was recorded has not happened yet.
+    // The mask must be restored before the lock is released, because another thread may then take a
+    // cut. The restored mask blocks stops of this thread if it has recorded an effect that has not
+    // happened yet.
     if own != threads::main() {
         unblock_signals();
     }
@@ -282,16 +306,16 @@ pub extern "C" fn end_call(kept: &mut SavedCall) {
 }
 
 /// Releases the lock; the call, which waits for other processes, is then repeated.
-pub extern "C" fn yield_and_repeat(kept: &mut SavedCall) {
-    /// Interval of repetitions that sleep; the others only yield the processor.
+pub extern "C" fn yield_and_repeat(call: &mut SavedCall) {
+    /// Number of repetitions of which one sleeps; the others only yield the processor.
     const SLEEP_INTERVAL: u32 = 8;
     const LAST: u32 = SLEEP_INTERVAL - 1;
-    static TIMES: AtomicU32 = AtomicU32::new(0);
+    static REPETITIONS: AtomicU32 = AtomicU32::new(0);
     LOCK_STATE.must_repeat.store(0, Ordering::Relaxed);
-    end_call(kept);
+    end_call(call);
     // SAFETY: sched_yield(2); nanosleep(2) with a constant duration.
     unsafe {
-        match TIMES.fetch_add(1, Ordering::Relaxed) % SLEEP_INTERVAL {
+        match REPETITIONS.fetch_add(1, Ordering::Relaxed) % SLEEP_INTERVAL {
             LAST => sleep_briefly(),
             _ => drop(sys!(nr::SCHED_YIELD)),
         }
@@ -300,35 +324,38 @@ pub extern "C" fn yield_and_repeat(kept: &mut SavedCall) {
 
 /// Sleeps for 50 µs.
 fn sleep_briefly() {
-    const MOMENT: [i64; 2] = [0, 50_000];
+    const DURATION: [i64; 2] = [0, 50_000];
     // SAFETY: nanosleep(2) with a constant duration.
-    unsafe { sys!(nr::NANOSLEEP, MOMENT.as_ptr(), 0) };
+    unsafe { sys!(nr::NANOSLEEP, DURATION.as_ptr(), 0) };
 }
 
-/// Runs a callback of the program and yields the lock meanwhile.
+/// Runs a callback of the program, and yields the lock until the callback returns.
 ///
-/// A callback may wait for a resource, such as an interpreter's lock, of a thread that waits for
-/// the MPI lock. Other threads may therefore make calls that wait for no other process. Their
-/// callbacks must return before this function does.
+/// A callback may wait for a resource, such as an interpreter's lock, that another thread has which
+/// waits for the MPI lock. Other threads may therefore make calls meanwhile, if these wait for no
+/// other process. Their frames lie above this call's on the runtime's stack. If such a call runs a
+/// callback, too, that callback must return before this function does.
 ///
 /// # Safety
 /// The runtime must call this function in a call that has the lock. `callback.function` must accept
 /// up to five arguments.
 pub unsafe extern "C" fn run_callback(callback: &YieldingCallback) -> u64 {
     let own = LOCK_STATE.owner.load(Ordering::Relaxed);
-    let before = LOCK_STATE.yielding_thread.swap(own, Ordering::Relaxed);
+    let previous = LOCK_STATE.yielding_thread.swap(own, Ordering::Relaxed);
     // SAFETY: the word is the runtime's.
-    let depth = || unsafe { (*callback.next_frame).load(Ordering::Relaxed) };
-    let (here, mut kept) = (depth(), SavedCall::NOTHING);
-    end_call(&mut kept);
+    let next_frame = || unsafe { (*callback.next_frame).load(Ordering::Relaxed) };
+    let (own_next_frame, mut call) = (next_frame(), SavedCall::NONE);
+    end_call(&mut call);
     let [a, b, c, d, e] = callback.arguments;
     // SAFETY: guaranteed by the caller.
     let result = unsafe {
         type Callback = unsafe extern "C" fn(u64, u64, u64, u64, u64) -> u64;
         core::mem::transmute::<usize, Callback>(callback.function)(a, b, c, d, e)
     };
-    acquire_when(|| depth() == here);
-    LOCK_STATE.yielding_thread.store(before, Ordering::Relaxed);
+    acquire_when(|| next_frame() == own_next_frame);
+    LOCK_STATE
+        .yielding_thread
+        .store(previous, Ordering::Relaxed);
     begin(own);
     result
 }
@@ -343,10 +370,11 @@ const EFFECT_ROUNDS: u32 = 50;
 /// Arguments of an effect: kind, directory and path, second directory and path, value.
 pub type Effect = (u32, c_int, *const c_char, c_int, *const c_char, i64);
 
-/// Records an effect with the lock, or as one that cannot be undone.
+/// Records an effect with the lock, so that it can be undone.
 ///
-/// The latter happens if the lock is not released for half a second. The calling thread cannot be
-/// stopped until the effect has happened.
+/// The effect is recorded without the lock, as one that cannot be undone, if the lock is not
+/// released for half a second. Stops of the calling thread are blocked until the caller unblocks
+/// them after the effect.
 ///
 /// # Safety
 /// As for the runtime's function.
@@ -355,31 +383,33 @@ pub unsafe fn record_effect(
     (kind, directory, path, other_directory, other, value): Effect,
 ) {
     let own = control_block::address();
-    let mut kept = SavedCall::NOTHING;
+    let mut call = SavedCall::NONE;
     if process() != PROCESS.load(Ordering::Relaxed) {
         return stop::block();
     }
     // SAFETY: the runtime's functions have these types.
     unsafe {
-        if enter_if_owner(&mut kept, own) {
+        if enter_if_owner(&mut call, own) {
             stop::block();
         } else if acquire(&LOCK_STATE, EFFECT_ROUNDS) {
             stop::block();
             begin(own);
         } else {
-            type Note = unsafe extern "C" fn(u32, c_int, *const c_char);
+            type RecordIrrevocable = unsafe extern "C" fn(u32, c_int, *const c_char);
             stop::block();
-            let note: Note = core::mem::transmute(LOCK_STATE.record_effect.load(Ordering::Relaxed));
-            return note(kind, directory, path);
+            let record: RecordIrrevocable =
+                core::mem::transmute(LOCK_STATE.record_effect.load(Ordering::Relaxed));
+            return record(kind, directory, path);
         }
         hook(kind, directory, path, other_directory, other, value);
     }
-    end_call(&mut kept);
+    end_call(&mut call);
 }
 
 /// Answers a query that is permitted while another thread has the lock.
 ///
-/// The thread cannot be stopped in the runtime's code, which must not be part of an image.
+/// Stops of the thread are blocked during the query, because a thread that is stopped in the
+/// runtime's code could not be restored in another process.
 pub extern "C" fn answer_query(first: *mut c_int, second: *mut c_int, slot: u64) -> c_int {
     type Answer = unsafe extern "C" fn(*mut c_int, *mut c_int, u32) -> c_int;
     stop::block();

@@ -1,6 +1,9 @@
 //! Entry of calls that take the MPI lock.
 //!
-//! The entry saves the arguments of a call, takes the lock and calls the runtime's entry.
+//! The entry saves the arguments of a call, takes the lock, calls the runtime's entry, and releases
+//! the lock when the runtime returns. If the runtime requests it, the entry then releases the lock
+//! and makes the call again with the saved arguments. The runtime can also resume a restored thread
+//! at the label `understudy_lock_repeat`, from which on the call is made with the saved arguments.
 #![allow(unsafe_code)]
 
 use crate::entry::{ENTRY, connect};
@@ -19,18 +22,19 @@ use understudy_abi::mpi_lock::{MpiLock, MpiLockCode};
 /// The first one is for any number of arguments, the second one for calls without stack arguments.
 static ENTER: [AtomicPtr<c_void>; 2] = [const { AtomicPtr::new(core::ptr::null_mut()) }; 2];
 
-// The runtime's entry finds the registers and stack words of the program's call. It is called, not
-// jumped to, and returns to this code.
+// The frame below rbp contains a `SavedCall`. The runtime's entry is called with the registers of
+// the program's call. For a call with stack arguments, eight words of the program's stack are
+// copied below the frame, where the runtime's entry finds them above its return address.
 core::arch::global_asm!(
-    ".hidden understudy_turn_enter_few", ".globl understudy_turn_enter_few",
-    "understudy_turn_enter_few:",
+    ".hidden understudy_lock_enter_registers", ".globl understudy_lock_enter_registers",
+    "understudy_lock_enter_registers:",
     ".cfi_startproc",
     "mov r10, 0x100000000",
     "or rax, r10",
-    "jmp understudy_turn_enter",
+    "jmp understudy_lock_enter",
     ".cfi_endproc",
-    ".hidden understudy_turn_enter", ".globl understudy_turn_enter",
-    "understudy_turn_enter:",
+    ".hidden understudy_lock_enter", ".globl understudy_lock_enter",
+    "understudy_lock_enter:",
     ".cfi_startproc",
     "push rbp",
     ".cfi_def_cfa_offset 16",
@@ -39,11 +43,11 @@ core::arch::global_asm!(
     ".cfi_def_cfa_register rbp",
     "push rdi", "push rsi", "push rdx", "push rcx",
     "push r8", "push r9", "push rax", "push 0",
-    ".hidden understudy_turn_again", ".globl understudy_turn_again",
-    "understudy_turn_again:",
+    ".hidden understudy_lock_repeat", ".globl understudy_lock_repeat",
+    "understudy_lock_repeat:",
     "lea rsp, [rbp - 64]",
     "mov rdi, rsp",
-    "call {take}",
+    "call {begin_call}",
     "test eax, eax",
     "jne 2f",
     "mov r11d, dword ptr [rbp - 52]",
@@ -59,15 +63,15 @@ core::arch::global_asm!(
     "mov eax, dword ptr [rbp - 56]",
     "lea r10, [rip + {enter}]",
     "call qword ptr [r10 + r11 * 8]",
-    ".hidden understudy_turn_returned", ".globl understudy_turn_returned",
-    "understudy_turn_returned:",
+    ".hidden understudy_lock_returned", ".globl understudy_lock_returned",
+    "understudy_lock_returned:",
     "lea rsp, [rbp - 64]",
-    "cmp dword ptr [rip + {turn} + {again}], 0",
+    "cmp dword ptr [rip + {lock} + {must_repeat}], 0",
     "jne 4f",
     "mov qword ptr [rbp - 56], rax",
     "movsd qword ptr [rbp - 48], xmm0",
     "mov rdi, rsp",
-    "call {end}",
+    "call {end_call}",
     "movsd xmm0, qword ptr [rbp - 48]",
     "mov rax, qword ptr [rbp - 56]",
     "3: mov rsp, rbp",
@@ -79,28 +83,33 @@ core::arch::global_asm!(
     "2: mov rdi, qword ptr [rbp - 8]",
     "mov rsi, qword ptr [rbp - 16]",
     "mov rdx, qword ptr [rbp - 56]",
-    "call {question}",
+    "call {answer_query}",
     "jmp 3b",
     "4: mov rdi, rsp",
-    "call {stand_back}",
-    "jmp understudy_turn_again",
+    "call {yield_and_repeat}",
+    "jmp understudy_lock_repeat",
     ".cfi_endproc",
-    take = sym begin_call, end = sym end_call, question = sym answer_query, stand_back = sym yield_and_repeat,
-    turn = sym LOCK_STATE, again = const core::mem::offset_of!(MpiLock, must_repeat), enter = sym ENTER,
+    begin_call = sym begin_call,
+    end_call = sym end_call,
+    answer_query = sym answer_query,
+    yield_and_repeat = sym yield_and_repeat,
+    lock = sym LOCK_STATE,
+    must_repeat = const core::mem::offset_of!(MpiLock, must_repeat),
+    enter = sym ENTER,
 );
 
 unsafe extern "C" {
-    fn understudy_turn_enter_few();
-    fn understudy_turn_enter();
-    fn understudy_turn_again();
-    fn understudy_turn_returned();
+    fn understudy_lock_enter_registers();
+    fn understudy_lock_enter();
+    fn understudy_lock_repeat();
+    fn understudy_lock_returned();
 }
 
 /// Returns the addresses of this code for the runtime.
 pub fn code() -> MpiLockCode {
     MpiLockCode {
-        repeat_call: understudy_turn_again as *const () as usize,
-        return_address: understudy_turn_returned as *const () as usize,
+        repeat_call: understudy_lock_repeat as *const () as usize,
+        return_address: understudy_lock_returned as *const () as usize,
         enable,
         enable_for_main,
         run_callback,
@@ -108,7 +117,9 @@ pub fn code() -> MpiLockCode {
     }
 }
 
-/// Makes all calls take the lock; for the main thread, in a call.
+/// Makes all calls take the lock.
+///
+/// Must be called by the main thread, in a call.
 unsafe extern "C" fn enable() {
     if !is_enabled() {
         enable_for_main();
@@ -121,14 +132,14 @@ unsafe extern "C" fn enable() {
 ///
 /// The main thread may be in a call without the lock, so other threads cannot take the lock yet.
 extern "C" fn enable_for_main() {
-    let enter = understudy_turn_enter as *const c_void;
+    let enter = understudy_lock_enter as *const c_void;
     if ENTER[0].load(Ordering::Relaxed).is_null() {
-        for (place, entry) in ENTER.iter().zip([ENTRIES - 1, 0]) {
-            place.store(ENTRY[entry].load(Ordering::Relaxed), Ordering::Relaxed);
+        for (target, entry) in ENTER.iter().zip([ENTRIES - 1, 0]) {
+            target.store(ENTRY[entry].load(Ordering::Relaxed), Ordering::Relaxed);
         }
         PROCESS.store(process(), Ordering::Relaxed);
         let mut entries = [enter; ENTRIES];
-        entries[0] = understudy_turn_enter_few as *const c_void;
+        entries[0] = understudy_lock_enter_registers as *const c_void;
         connect(&entries);
         libc_procedures::enter_by(enter);
     }

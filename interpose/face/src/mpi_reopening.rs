@@ -1,8 +1,9 @@
-//! Redirects a program that opens the MPI library itself to this library.
+//! Redirects a program that opens the MPI library with dlopen(3) to this library.
 //!
-//! The program opens it by its path or as `libmpi.so`. Otherwise the loader would load a second
-//! library, half of whose symbols would resolve to this one. All libraries that the program opens
-//! and closes are reported to the runtime, because a replacement must open and close them, too.
+//! Programs open the MPI library by its path or as `libmpi.so`. Without this redirection, ld.so
+//! would load the real library into the program's namespace, and bind half of its symbols to this
+//! one. All libraries that the program opens and closes are reported to the runtime, because a
+//! replacement must open and close them, too.
 #![allow(unsafe_code)]
 
 use crate::link::{self, OUR_SONAME, Path, SONAME};
@@ -13,10 +14,10 @@ use understudy_abi::effect;
 
 /// dlopen(3) of the program, with the path replaced if necessary.
 ///
-/// libc's function is jumped to, because its result depends on the caller's address.
+/// The function jumps to libc's instead of calling it: libc's function determines the caller's
+/// namespace by the return address, which must stay the program's.
 ///
 /// # Safety
-/// As libc's.
 /// As libc's.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
@@ -53,13 +54,14 @@ pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
 ///
 /// Returns the soname under which ld.so finds this library, if `path` names libmpi; else `path`.
 extern "C" fn report_and_replace(path: *const c_char, flags: c_int) -> *const c_char {
-    let path = name_of(path);
+    let path = replaced_name(path);
     // SAFETY: the program's string, or a constant.
     unsafe { files::report_library(effect::OPEN_LIBRARY, path, i64::from(flags)) };
     path
 }
 
-fn name_of(path: *const c_char) -> *const c_char {
+/// Returns this library's soname if `path` names libmpi, else `path`.
+fn replaced_name(path: *const c_char) -> *const c_char {
     if path.is_null() {
         return path;
     }

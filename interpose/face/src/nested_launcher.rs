@@ -1,8 +1,7 @@
-//! Launchers that are executed in place of the program.
+//! Launchers that ranks execute, as in `mpirun -n 4 env A=1 mpirun program`.
 //!
-//! Each rank would start its own job. `understudy run` checks the name of the program that it
-//! starts. A launcher behind a wrapper (env(1), a script) is detected here, in the launcher's
-//! process.
+//! Each rank would then start a job of its own. `understudy run` refuses a launcher as its program.
+//! A launcher behind a wrapper (env(1), a script) is detected here, in the launcher's process.
 #![allow(unsafe_code)]
 
 use crate::bypass::{self, Program};
@@ -14,7 +13,7 @@ use crate::sys::{nr, sys};
 use core::ffi::c_char;
 use understudy_catalogue::message;
 
-/// Names of launchers; `mpirun.openmpi`, `mpirun_rsh`, and `mpiexec.hydra` are among them.
+/// Names of launchers, also with a suffix such as in `mpirun.openmpi` and `mpirun_rsh`.
 const LAUNCHERS: [&[u8]; 10] = [
     b"mpirun", b"mpiexec", b"orterun", b"prterun", b"ompirun", b"prun", b"srun", b"aprun",
     b"jsrun", b"ibrun",
@@ -34,7 +33,9 @@ const INFORMATION: [&[u8]; 7] = [
     b"-info",
 ];
 
-/// Refuses a launcher that a rank executes, or that the wrapper of a rank executes.
+/// Executes a launcher without this library, with a message, if a rank executes the launcher.
+///
+/// Returns if the program is no launcher.
 pub fn check(program: &Program) {
     let list = program.environment;
     let name = program.path.as_bytes();
@@ -62,7 +63,7 @@ pub fn check(program: &Program) {
     }
 }
 
-/// Returns true if a program starts jobs.
+/// Returns true if a program is a launcher that is going to start a job.
 ///
 /// # Safety
 /// `arguments` must be a null-terminated array of strings.

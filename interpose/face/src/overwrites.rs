@@ -1,16 +1,19 @@
 //! Reports to the runtime which parts of open files the program is about to overwrite.
 //!
-//! Most writes append to a file, or write to a new file or to no regular file. For this reason the
-//! size of each descriptor's file at its first write since the cut is stored ([`DescriptorFacts`]).
-//! Bytes from that size on are new, or were recorded when they were cut off. Only writes that begin
-//! before that size are reported. libc's streams write by internal calls through a table of
-//! functions; one function of that table is replaced.
+//! Most writes need no report, because they append to a file, or write to a new file or to no
+//! regular file. To recognise them without a system call, this module stores the size of the file
+//! at the first write to each descriptor since the cut ([`DescriptorFacts`]). Bytes from that size
+//! on did not exist at the cut, or the runtime saved them when the file was truncated. Only writes
+//! that begin before that size are reported.
+//!
+//! libc's streams write by internal calls through tables of functions; in each table, the function
+//! that writes is replaced.
 #![allow(unsafe_code)]
 
 use crate::effect_reports::{report, reporting_functions};
 use crate::libc::next;
 use crate::messages::print;
-use crate::recorded_process::{self, written};
+use crate::recorded_process::{self, descriptor_facts};
 use crate::sys::{self, nr, sys};
 use crate::{stop, threads};
 use core::ffi::{c_int, c_uint, c_void};
@@ -19,51 +22,53 @@ use understudy_abi::descriptor_facts::{DescriptorFact, DescriptorFacts};
 use understudy_abi::effect::{self, FilePart};
 use understudy_catalogue::message;
 
+/// libc's function with which streams write.
 static STREAM_WRITE: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Offset of a write at the descriptor's own position.
-const AT_POSITION: i64 = -1;
+/// Stands for the descriptor's current position as the offset of a write.
+const CURRENT_POSITION: i64 = -1;
 /// Length of a part that extends to the end of the file.
-const TO_END: usize = isize::MAX as usize;
+const TO_FILE_END: usize = isize::MAX as usize;
 
 unsafe extern "C" {
     fn fileno(stream: *mut c_void) -> c_int;
 }
 
 /// Makes writes report to the runtime from now on.
-pub fn connect(written: *const DescriptorFacts) {
-    follow_streams();
-    // SAFETY: an empty write to no file. It looks the function up now, because the first use may be
-    // in a signal handler, where symbols cannot be looked up.
+pub fn connect(facts: *const DescriptorFacts) {
+    replace_stream_writes();
+    // SAFETY: a write of no bytes to no descriptor. Its purpose is to look up libc's function now,
+    // because the first write of the program may be made in a signal handler, where dlsym(3) must
+    // not be called.
     unsafe { write(-1, core::ptr::null(), 0) };
-    recorded_process::connect(written);
+    recorded_process::connect(facts);
 }
 
 /// Discards the facts about a descriptor, which has been closed or changed.
 pub fn forget(fd: c_int) {
-    if let Some(written) = written() {
-        written.set(fd, DescriptorFact::Unknown);
+    if let Some(facts) = descriptor_facts() {
+        facts.set(fd, DescriptorFact::Unknown);
     }
 }
 
-/// Returns true if the return of a call must be reported.
+/// Returns true if the runtime waits for the report that a call has returned.
 pub fn is_name_awaited() -> bool {
-    written().is_some_and(DescriptorFacts::is_name_awaited)
+    descriptor_facts().is_some_and(DescriptorFacts::is_name_awaited)
 }
 
-/// Records that the program has got a descriptor.
+/// Records a new descriptor of the program.
 pub fn record_descriptor(fd: c_int) {
-    if let Some(written) = written() {
-        written.record_new(fd);
+    if let Some(facts) = descriptor_facts() {
+        facts.record_new(fd);
     }
 }
 
-/// Records that the program has got a stream.
+/// Records the descriptor of a new stream of the program.
 ///
 /// # Safety
 /// `stream` must be a stream of libc, or null.
 pub unsafe fn record_stream(stream: *mut c_void) {
-    if !stream.is_null() && written().is_some() {
+    if !stream.is_null() && descriptor_facts().is_some() {
         // SAFETY: guaranteed by the caller.
         record_descriptor(unsafe { fileno(stream) });
     }
@@ -77,18 +82,18 @@ fn query_descriptor(fd: c_int) -> DescriptorFact {
     const O_PATH: isize = 0o10_000_000;
     const S_IFMT: u32 = 0o170_000;
     const S_IFREG: u32 = 0o100_000;
-    let mut about = [0u64; 18];
+    let mut stat = [0u64; 18];
     // SAFETY: fstat(2) fills a structure of this size; fcntl(2).
     let (result, flags) = unsafe {
         (
-            sys!(nr::FSTAT, fd, about.as_mut_ptr()),
+            sys!(nr::FSTAT, fd, stat.as_mut_ptr()),
             sys!(nr::FCNTL, fd, F_GETFL),
         )
     };
     let is_for_writing = flags >= 0 && flags & O_ACCMODE != 0 && flags & (O_APPEND | O_PATH) == 0;
     // Words of the structure: number of names, mode, and size.
-    let (names, mode, size) = (about[2], about[3] as u32, about[6] as i64);
-    // The checkpoint contains files without a name.
+    let (names, mode, size) = (stat[2], stat[3] as u32, stat[6] as i64);
+    // Writes to a file without a name need no report: a checkpoint contains the whole file.
     if result != 0 || !is_for_writing || names == 0 || mode & S_IFMT != S_IFREG {
         return DescriptorFact::Unreported;
     }
@@ -102,42 +107,43 @@ fn position(fd: c_int) -> i64 {
     unsafe { sys!(nr::LSEEK, fd, 0, SEEK_CUR) as i64 }
 }
 
-/// Reports a write of `length` bytes of a file, at `offset` or [`AT_POSITION`], if necessary.
+/// Reports a write of `length` bytes of a file, at `offset` or [`CURRENT_POSITION`], if necessary.
 ///
 /// Returns true if the calling thread must be unblocked after the write ([`threads::block_stops`]).
 #[inline]
 fn report_write(fd: c_int, offset: i64, length: usize) -> bool {
-    match written() {
-        Some(written) if written.of(fd) != DescriptorFact::Unreported => {
-            report_file_write(written, fd, offset, length)
+    match descriptor_facts() {
+        Some(facts) if facts.get(fd) != DescriptorFact::Unreported => {
+            report_file_write(facts, fd, offset, length)
         }
         _ => false,
     }
 }
 
-fn report_file_write(written: &DescriptorFacts, fd: c_int, offset: i64, length: usize) -> bool {
-    if written.of(fd) == DescriptorFact::Unknown
+fn report_file_write(facts: &DescriptorFacts, fd: c_int, offset: i64, length: usize) -> bool {
+    if facts.get(fd) == DescriptorFact::Unknown
         && query_descriptor(fd) == DescriptorFact::Unreported
     {
-        written.set(fd, DescriptorFact::Unreported);
+        facts.set(fd, DescriptorFact::Unreported);
         return false;
     }
-    // A cut may have been made before this point.
-    let is_held = threads::block_stops();
-    if written.of(fd) == DescriptorFact::Unknown {
-        written.set(fd, query_descriptor(fd));
+    // From here on no cut can be taken. One may have been taken since the query above, and have
+    // discarded the facts, so they are queried again.
+    let is_blocked = threads::block_stops();
+    if facts.get(fd) == DescriptorFact::Unknown {
+        facts.set(fd, query_descriptor(fd));
     }
-    let DescriptorFact::File(size) = written.of(fd) else {
-        return is_held;
+    let DescriptorFact::File(size) = facts.get(fd) else {
+        return is_blocked;
     };
     if size == 0 || length == 0 {
-        return is_held;
+        return is_blocked;
     }
     let offset = if offset < 0 { position(fd) } else { offset };
     if offset < 0 || offset >= size {
-        return is_held;
+        return is_blocked;
     }
-    report_part(effect::OVERWRITE, fd, offset, length) || is_held
+    report_part(effect::OVERWRITE, fd, offset, length) || is_blocked
 }
 
 /// Reports that a part of a file is about to be overwritten.
@@ -152,15 +158,16 @@ fn report_part(kind: u32, fd: c_int, offset: i64, length: usize) -> bool {
 
 /// Reports a mapping of a file, which permits overwriting it.
 ///
-/// The program may also obtain write access or a greater length later (mprotect(2), mremap(2)).
+/// The whole file is reported, because the program may obtain write access or a greater length
+/// later (mprotect(2), mremap(2)).
 pub fn report_mapping(flags: c_int, fd: c_int) -> bool {
     const MAP_SHARED: c_int = 1;
     const MAP_ANONYMOUS: c_int = 0x20;
-    let is_of_file = flags & MAP_SHARED != 0 && flags & MAP_ANONYMOUS == 0 && fd >= 0;
-    is_of_file
-        && written().is_some()
+    let is_shared_file = flags & MAP_SHARED != 0 && flags & MAP_ANONYMOUS == 0 && fd >= 0;
+    is_shared_file
+        && descriptor_facts().is_some()
         && query_descriptor(fd) != DescriptorFact::Unreported
-        && report_part(effect::OVERWRITE_BY_MAPPING, fd, 0, TO_END)
+        && report_part(effect::OVERWRITE_BY_MAPPING, fd, 0, TO_FILE_END)
 }
 
 /// Reports fallocate(2) in a mode that changes existing bytes.
@@ -169,23 +176,25 @@ fn report_fallocate(fd: c_int, mode: c_int, offset: i64, length: i64) -> bool {
     const COLLAPSE_RANGE: c_int = 0x08;
     const ZERO_RANGE: c_int = 0x10;
     const INSERT_RANGE: c_int = 0x20;
-    if written().is_none() {
+    if descriptor_facts().is_none() {
         false
     } else if mode & (COLLAPSE_RANGE | INSERT_RANGE) != 0 {
-        report_part(effect::OVERWRITE, fd, offset, TO_END)
+        report_part(effect::OVERWRITE, fd, offset, TO_FILE_END)
     } else {
         mode & (PUNCH_HOLE | ZERO_RANGE) != 0
             && report_part(effect::OVERWRITE, fd, offset, length.max(0) as usize)
     }
 }
 
-/// Reports pwritev2(2), which can write at its offset in spite of O_APPEND.
+/// Reports a write of several buffers, with the flags of pwritev2(2).
+///
+/// With RWF_NOAPPEND, the call writes at its offset in spite of O_APPEND.
 ///
 /// # Safety
-/// `parts` must be valid.
-pub unsafe fn report_parts(
+/// `buffers` must be valid.
+pub unsafe fn report_vector(
     fd: c_int,
-    parts: *const Buffer,
+    buffers: *const Buffer,
     count: c_int,
     offset: i64,
     flags: c_int,
@@ -193,8 +202,8 @@ pub unsafe fn report_parts(
     const RWF_APPEND: c_int = 0x10;
     const RWF_NOAPPEND: c_int = 0x20;
     // SAFETY: guaranteed by the caller.
-    let length = || unsafe { total(parts, count) };
-    if flags & RWF_NOAPPEND != 0 && offset >= 0 && written().is_some() {
+    let length = || unsafe { total_length(buffers, count) };
+    if flags & RWF_NOAPPEND != 0 && offset >= 0 && descriptor_facts().is_some() {
         return report_part(effect::OVERWRITE, fd, offset, length());
     }
     flags & RWF_APPEND == 0 && report_write(fd, offset, length())
@@ -207,27 +216,29 @@ pub struct Buffer {
     pub length: usize,
 }
 
+/// Returns the total length of all buffers, or zero if no write needs a report.
+///
 /// # Safety
-/// `parts` must be null or point to `count` structures.
-unsafe fn total(parts: *const Buffer, count: c_int) -> usize {
-    if parts.is_null() || written().is_none() {
+/// `buffers` must be null or point to `count` structures.
+unsafe fn total_length(buffers: *const Buffer, count: c_int) -> usize {
+    if buffers.is_null() || descriptor_facts().is_none() {
         return 0;
     }
     let count = usize::try_from(count).unwrap_or(0);
     // SAFETY: guaranteed by the caller.
-    let parts = unsafe { core::slice::from_raw_parts(parts, count) };
-    parts
+    let buffers = unsafe { core::slice::from_raw_parts(buffers, count) };
+    buffers
         .iter()
-        .fold(0usize, |sum, part| sum.saturating_add(part.length))
+        .fold(0usize, |sum, buffer| sum.saturating_add(buffer.length))
 }
 
-/// Returns an offset that is passed by address, or [`AT_POSITION`] for a null pointer.
+/// Reads an offset that is passed by address; [`CURRENT_POSITION`] for a null pointer.
 ///
 /// # Safety
 /// `offset` must be null or valid.
-unsafe fn place(offset: *const i64) -> i64 {
+unsafe fn offset_at(offset: *const i64) -> i64 {
     // SAFETY: guaranteed by the caller.
-    unsafe { offset.as_ref() }.map_or(AT_POSITION, |offset| *offset)
+    unsafe { offset.as_ref() }.map_or(CURRENT_POSITION, |offset| *offset)
 }
 
 /// Reports aio_write(3).
@@ -246,7 +257,7 @@ unsafe fn report_aio(block: *const AioBlock) -> bool {
 /// `list` must have `count` addresses, which are null or of control blocks.
 unsafe fn report_aio_list(list: *const *mut AioBlock, count: c_int) -> bool {
     const LIO_WRITE: c_int = 1;
-    let mut is_held = false;
+    let mut is_blocked = false;
     for index in 0..usize::try_from(count).unwrap_or(0) {
         // SAFETY: guaranteed by the caller.
         unsafe {
@@ -255,11 +266,11 @@ unsafe fn report_aio_list(list: *const *mut AioBlock, count: c_int) -> bool {
                 .as_ref()
                 .is_some_and(|block| block.operation == LIO_WRITE)
             {
-                is_held |= report_aio(block);
+                is_blocked |= report_aio(block);
             }
         }
     }
-    is_held
+    is_blocked
 }
 
 /// `struct aiocb` of glibc on x86-64.
@@ -270,7 +281,8 @@ pub struct AioBlock {
     priority: c_int,
     buffer: *const c_void,
     length: usize,
-    between: [u64; 12],
+    /// Members that are not used here.
+    other: [u64; 12],
     offset: i64,
 }
 
@@ -293,8 +305,12 @@ type Buffers = *const Buffer;
 type AioBlocks = *const *mut AioBlock;
 
 reporting_functions! {
-    fn write(fd: c_int, bytes: Bytes, length: usize) -> isize { report_write(fd, AT_POSITION, length) }
-    fn __write(fd: c_int, bytes: Bytes, length: usize) -> isize { report_write(fd, AT_POSITION, length) }
+    fn write(fd: c_int, bytes: Bytes, length: usize) -> isize {
+        report_write(fd, CURRENT_POSITION, length)
+    }
+    fn __write(fd: c_int, bytes: Bytes, length: usize) -> isize {
+        report_write(fd, CURRENT_POSITION, length)
+    }
     fn pwrite(fd: c_int, bytes: Bytes, length: usize, offset: i64) -> isize {
         report_write(fd, offset, length)
     }
@@ -304,36 +320,36 @@ reporting_functions! {
     fn __pwrite64(fd: c_int, bytes: Bytes, length: usize, offset: i64) -> isize {
         report_write(fd, offset, length)
     }
-    fn writev(fd: c_int, parts: Buffers, count: c_int) -> isize {
-        report_parts(fd, parts, count, AT_POSITION, 0)
+    fn writev(fd: c_int, buffers: Buffers, count: c_int) -> isize {
+        report_vector(fd, buffers, count, CURRENT_POSITION, 0)
     }
-    fn pwritev(fd: c_int, parts: Buffers, count: c_int, offset: i64) -> isize {
-        report_parts(fd, parts, count, offset, 0)
+    fn pwritev(fd: c_int, buffers: Buffers, count: c_int, offset: i64) -> isize {
+        report_vector(fd, buffers, count, offset, 0)
     }
-    fn pwritev64(fd: c_int, parts: Buffers, count: c_int, offset: i64) -> isize {
-        report_parts(fd, parts, count, offset, 0)
+    fn pwritev64(fd: c_int, buffers: Buffers, count: c_int, offset: i64) -> isize {
+        report_vector(fd, buffers, count, offset, 0)
     }
-    fn pwritev2(fd: c_int, parts: Buffers, count: c_int, offset: i64, flags: c_int) -> isize {
-        report_parts(fd, parts, count, offset, flags)
+    fn pwritev2(fd: c_int, buffers: Buffers, count: c_int, offset: i64, flags: c_int) -> isize {
+        report_vector(fd, buffers, count, offset, flags)
     }
-    fn pwritev64v2(fd: c_int, parts: Buffers, count: c_int, offset: i64, flags: c_int) -> isize {
-        report_parts(fd, parts, count, offset, flags)
+    fn pwritev64v2(fd: c_int, buffers: Buffers, count: c_int, offset: i64, flags: c_int) -> isize {
+        report_vector(fd, buffers, count, offset, flags)
     }
     fn sendfile(to: c_int, from: c_int, offset: *mut i64, length: usize) -> isize {
-        report_write(to, AT_POSITION, length)
+        report_write(to, CURRENT_POSITION, length)
     }
     fn sendfile64(to: c_int, from: c_int, offset: *mut i64, length: usize) -> isize {
-        report_write(to, AT_POSITION, length)
+        report_write(to, CURRENT_POSITION, length)
     }
     fn copy_file_range(
         from: c_int, start: *mut i64, to: c_int, offset: *mut i64, length: usize, flags: c_uint
     ) -> isize {
-        report_write(to, place(offset), length)
+        report_write(to, offset_at(offset), length)
     }
     fn splice(
         from: c_int, start: *mut i64, to: c_int, offset: *mut i64, length: usize, flags: c_uint
     ) -> isize {
-        report_write(to, place(offset), length)
+        report_write(to, offset_at(offset), length)
     }
     fn fallocate(fd: c_int, mode: c_int, offset: i64, length: i64) -> c_int {
         report_fallocate(fd, mode, offset, length)
@@ -369,11 +385,11 @@ unsafe extern "C" fn stream_write(
 ) -> isize {
     // SAFETY: libc's function of this type, with its arguments.
     unsafe {
-        let is_held = report_write(fileno(stream), AT_POSITION, length.max(0) as usize);
+        let is_blocked = report_write(fileno(stream), CURRENT_POSITION, length.max(0) as usize);
         let real: unsafe extern "C" fn(*mut c_void, *const c_void, isize) -> isize =
             core::mem::transmute(STREAM_WRITE.load(Ordering::Relaxed));
         let result = real(stream, bytes, length);
-        if is_held {
+        if is_blocked {
             stop::unblock();
         }
         result
@@ -383,25 +399,25 @@ unsafe extern "C" fn stream_write(
 /// Replaces the function with which libc's streams write to descriptors.
 ///
 /// libc has one table for narrow and one for wide streams.
-fn follow_streams() {
-    /// Index of that function in the tables (libio of glibc: `struct _IO_jump_t`).
+fn replace_stream_writes() {
+    /// Index of the function in the tables (libio of glibc: `struct _IO_jump_t`).
     const WRITE: usize = 15;
     const PAGE: usize = 4096;
     const READ_ONLY: usize = 1;
     const READ_WRITE: usize = 3;
     static TABLES: [AtomicPtr<c_void>; 2] = [const { AtomicPtr::new(core::ptr::null_mut()) }; 2];
     let real = next(&STREAM_WRITE, c"_IO_file_write");
-    for (found, name) in TABLES.iter().zip([c"_IO_file_jumps", c"_IO_wfile_jumps"]) {
-        let place = next(found, name).cast::<*mut c_void>().wrapping_add(WRITE);
-        let page = place as usize / PAGE * PAGE;
+    for (table, name) in TABLES.iter().zip([c"_IO_file_jumps", c"_IO_wfile_jumps"]) {
+        let entry = next(table, name).cast::<*mut c_void>().wrapping_add(WRITE);
+        let page = entry as usize / PAGE * PAGE;
         // SAFETY: the word belongs to libc's table; libc only reads it, and both of its values are
         // valid functions.
         unsafe {
-            if *place != real || sys::protect(page, PAGE, READ_WRITE).is_err() {
+            if *entry != real || sys::protect(page, PAGE, READ_WRITE).is_err() {
                 print(&message::STREAMS_UNKNOWN);
                 return;
             }
-            *place = stream_write as *mut c_void;
+            *entry = stream_write as *mut c_void;
             let _ = sys::protect(page, PAGE, READ_ONLY);
         }
     }

@@ -1,10 +1,12 @@
 //! Opens and closes libraries in a recovery without their constructors and destructors.
 //!
-//! The memory of the libraries is restored afterwards, so these functions would have no useful
-//! effect. They might communicate, write files, or block. ld.so has no flag to suppress them, so
-//! they are hidden in the dynamic section. For a library that is being opened, this is done when
-//! ld.so allocates memory between mapping and initialising it (`_dl_map_object_deps` of glibc
-//! allocates the order of initialisation).
+//! The memory of the libraries is restored afterwards, so constructors and destructors would have
+//! no useful effect, but might communicate, write files, or block. ld.so has no flag to suppress
+//! them. They are therefore hidden: their entries in the library's dynamic section are overwritten
+//! before ld.so reads them. For a library that is being opened, this must happen within dlopen(3),
+//! between the mapping and the initialisation of the library. At that time ld.so allocates the
+//! array with the order of initialisation (`_dl_map_object_deps` of glibc), and thereby calls
+//! [`hide_new_constructors`].
 #![allow(unsafe_code)]
 
 use crate::link;
@@ -12,9 +14,10 @@ use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};
 use understudy_elf::{Dynamic, LinkMap};
 
-/// Number of libraries before others are opened; zero at all other times.
-static LIBRARIES_BEFORE: AtomicUsize = AtomicUsize::new(0);
+/// Number of objects that were loaded before [`open`] was called; zero outside of [`open`].
+static PREVIOUS_OBJECT_COUNT: AtomicUsize = AtomicUsize::new(0);
 
+/// Function to which the entries DT_INIT and DT_FINI of such libraries refer.
 extern "C" fn nothing() {}
 
 /// dlopen(3) that does not run constructors of the libraries that it loads.
@@ -22,18 +25,18 @@ extern "C" fn nothing() {}
 /// # Safety
 /// As dlopen(3).
 pub unsafe extern "C" fn open(path: *const c_char, flags: c_int) -> *mut c_void {
-    LIBRARIES_BEFORE.store(link::objects().count(), Ordering::Relaxed);
+    PREVIOUS_OBJECT_COUNT.store(link::objects().count(), Ordering::Relaxed);
     // SAFETY: guaranteed by the caller.
     let handle = unsafe { crate::program_namespace::dlopen(path, flags) };
-    LIBRARIES_BEFORE.store(0, Ordering::Relaxed);
+    PREVIOUS_OBJECT_COUNT.store(0, Ordering::Relaxed);
     handle
 }
 
 /// Hides constructors of new libraries; called when ld.so allocates for the program side.
 pub fn hide_new_constructors() {
-    match LIBRARIES_BEFORE.load(Ordering::Relaxed) {
+    match PREVIOUS_OBJECT_COUNT.load(Ordering::Relaxed) {
         0 => {}
-        before => link::objects().skip(before).for_each(hide_constructors),
+        count => link::objects().skip(count).for_each(hide_constructors),
     }
 }
 

@@ -1,8 +1,8 @@
-//! Ranks that are each in a separate pid namespace.
+//! Refuses ranks that are each in a pid namespace of their own.
 //!
-//! A wrapper of each rank creates them (unshare(1), a container). Guardians, ranks and MPI
-//! libraries identify processes of the node by number, and a number refers to another process
-//! there.
+//! A wrapper of each rank may create such namespaces (unshare(1), a container). Guardians, ranks
+//! and MPI libraries identify processes of the node by their numbers, which refer to other
+//! processes in another namespace.
 #![allow(unsafe_code)]
 
 use crate::bypass::{self, Program};
@@ -19,7 +19,7 @@ pub fn check(program: &Program) {
     let list = program.environment;
     // SAFETY: the program's environment.
     unsafe {
-        if !is_own(list) {
+        if !differs_from_guardian(list) {
             return;
         }
         if !program.is_quiet() {
@@ -31,15 +31,15 @@ pub fn check(program: &Program) {
 
 /// Ends a process whose MPI library cannot run in its pid namespace.
 ///
-/// Open MPI names its shared-memory segments after process numbers, which are all 1 in such
-/// namespaces. Ranks then crash or wait for each other without end.
+/// Open MPI names its shared-memory segments after process numbers. If each rank is process 1 of
+/// its namespace, all segments have one name, and ranks crash or wait for each other without end.
 ///
 /// # Safety
 /// `list` must be a valid environment.
 pub unsafe fn stop_if_unusable(list: *const *const c_char) {
     // SAFETY: guaranteed by the caller.
     unsafe {
-        if is_own(list) && uses_shared_memory(list) {
+        if differs_from_guardian(list) && uses_shared_memory(list) {
             bypass::exit_refused(list, &message::PID_NAMESPACE_SHARED_MEMORY)
         }
     }
@@ -49,16 +49,16 @@ pub unsafe fn stop_if_unusable(list: *const *const c_char) {
 ///
 /// # Safety
 /// As [`stop_if_unusable`].
-unsafe fn is_own(list: *const *const c_char) -> bool {
+unsafe fn differs_from_guardian(list: *const *const c_char) -> bool {
     // SAFETY: guaranteed by the caller.
-    let Some(guardians) = (unsafe { environ::value(list, PID_NAMESPACE) }) else {
+    let Some(guardian_namespace) = (unsafe { environ::value(list, PID_NAMESPACE) }) else {
         return false;
     };
     let mut own = Line::new();
     if let Some([_, inode]) = sys::file_id(NAMESPACE) {
         let _ = write!(own, "{inode}");
     }
-    own.as_bytes() != guardians
+    own.as_bytes() != guardian_namespace
 }
 
 /// Returns true unless the environment keeps Open MPI from using shared memory.
@@ -75,9 +75,9 @@ unsafe fn uses_shared_memory(list: *const *const c_char) -> bool {
         Some(names) => (true, names),
         None => (false, components),
     };
-    // Open MPI 4 names the component vader.
-    let names_it = names
+    // The name of the component for shared memory is `vader` in Open MPI 4, else `sm`.
+    let is_named = names
         .split(|&byte| byte == b',')
         .any(|name| [&b"sm"[..], b"vader"].contains(&name));
-    is_exclusion != names_it
+    is_exclusion != is_named
 }

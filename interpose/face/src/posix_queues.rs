@@ -19,7 +19,7 @@ type Open = unsafe extern "C" fn(*const c_char, c_int, c_uint, *const c_void) ->
 
 /// mq_open(3).
 ///
-/// The variable arguments are passed in registers.
+/// The variadic arguments are passed in registers, whether the program has passed them or not.
 ///
 /// # Safety
 /// As libc's.
@@ -37,8 +37,9 @@ pub unsafe extern "C" fn mq_open(
         if flags & O_CREAT == 0 {
             return real(name, flags, mode, attributes);
         }
-        let mut is_held = threads::block_stops();
+        let mut is_blocked = threads::block_stops();
         let errno = *__errno_location();
+        // The first call fails if the queue exists, and thus shows whether a queue was created.
         let mut queue = real(name, flags | O_EXCL, mode, attributes);
         let is_new = queue >= 0;
         if !is_new && flags & O_EXCL == 0 {
@@ -46,9 +47,9 @@ pub unsafe extern "C" fn mq_open(
             queue = real(name, flags, mode, attributes);
         }
         if is_new {
-            is_held |= report(effect::POSIX_QUEUE, queue, name, 0);
+            is_blocked |= report(effect::POSIX_QUEUE, queue, name, 0);
         }
-        if is_held {
+        if is_blocked {
             stop::unblock();
         }
         queue

@@ -17,11 +17,11 @@ fn own() -> c_int {
 
 /// getpid(2): returns the number that the program had before a failure.
 pub extern "C" fn seen() -> c_int {
-    SEEN_NUMBER.of(own())
+    SEEN_NUMBER.seen_by(own())
 }
 
 /// Defines libc's functions whose first argument is the number of a process.
-macro_rules! of_process {
+macro_rules! with_real_number {
     ($(fn $name:ident($($argument:ident: $kind:ty),*);)*) => {$(
         /// libc's function of this name.
         ///
@@ -41,7 +41,7 @@ macro_rules! of_process {
     )*};
 }
 
-of_process! {
+with_real_number! {
     fn kill(signal: c_int);
     fn sigqueue(signal: c_int, value: *mut c_void);
     fn getpgid();

@@ -7,25 +7,27 @@ use core::fmt::Write;
 
 /// Returns true if a variable in a process's environment begins with `name`.
 ///
-/// The launcher has then started the process or an ancestor of it.
+/// For a variable of the launcher, this means that the launcher has started the process or an
+/// ancestor of the process.
 pub fn is_launched(process: isize, name: &[u8]) -> bool {
-    // Number of bytes of the name that have matched; a match starts only at the beginning of a
-    // variable.
-    let (mut seen, mut begins) = (0, true);
+    // Number of bytes of the name that have matched. The first byte matches only at the beginning
+    // of a variable.
+    let (mut matched, mut is_at_start) = (0, true);
     read(process, "environ", |byte| {
-        seen = match byte == name[seen] && (begins || seen > 0) {
-            true => seen + 1,
+        matched = match byte == name[matched] && (is_at_start || matched > 0) {
+            true => matched + 1,
             false => 0,
         };
-        begins = byte == 0;
-        seen < name.len()
+        is_at_start = byte == 0;
+        matched < name.len()
     });
-    seen == name.len()
+    matched == name.len()
 }
 
 /// Returns the parent of a process, or 0 if it is unknown.
 pub fn parent_of(process: isize) -> isize {
-    // proc_pid_stat(5): PID (NAME) STATE PPID, and names may have spaces and parentheses.
+    // proc_pid_stat(5): PID (NAME) STATE PPID. A name may contain spaces and parentheses, so the
+    // search begins again at each closing parenthesis.
     let (mut spaces, mut parent) = (0, 0);
     read(process, "stat", |byte| {
         match byte {
@@ -59,8 +61,8 @@ fn read(process: isize, file: &str, mut take: impl FnMut(u8) -> bool) {
             return;
         }
         loop {
-            let got = sys!(nr::READ, fd, buffer.as_mut_ptr(), buffer.len());
-            if got <= 0 || !buffer[..got as usize].iter().all(|&byte| take(byte)) {
+            let length = sys!(nr::READ, fd, buffer.as_mut_ptr(), buffer.len());
+            if length <= 0 || !buffer[..length as usize].iter().all(|&byte| take(byte)) {
                 break;
             }
         }

@@ -1,14 +1,14 @@
 //! Processor time and resource usage that the program sees in a replacement.
 //!
-//! Once the process has become a replacement, these functions are called in place of libc's
-//! ([`crate::libc_procedures`]).
+//! A replacement calls these functions in place of libc's ([`crate::libc_procedures`]). They add
+//! the carried values ([`CarriedTime`]) to the kernel's.
 #![allow(unsafe_code)]
 
 use crate::libc::next;
 use crate::sys::{nr, sys};
 use core::ffi::{CStr, c_int, c_long, c_void};
 use core::sync::atomic::AtomicPtr;
-use understudy_abi::processor_time::{CarriedTime, Subject, USAGE_VALUES, place};
+use understudy_abi::processor_time::{CarriedTime, Subject, USAGE_VALUES, time_index};
 
 /// Values of the failed process; the runtime sets them in a replacement.
 pub static CARRIED_TIME: CarriedTime = CarriedTime::new();
@@ -38,9 +38,10 @@ fn real(index: usize) -> *mut c_void {
 }
 
 /// Returns the function that replaces libc's function of this name.
-pub fn answering_function(name: &CStr) -> Option<*mut c_void> {
-    let index = NAMES.iter().position(|known| *known == name)?;
-    // The first caller may be a signal handler, so the function is looked up now.
+pub fn replacing_function(name: &CStr) -> Option<*mut c_void> {
+    let index = NAMES.iter().position(|replaced| *replaced == name)?;
+    // Looked up now, because the first call may be made in a signal handler, where dlsym(3) must
+    // not be called.
     real(index);
     let functions = [
         clock_gettime as *const (),
@@ -51,7 +52,9 @@ pub fn answering_function(name: &CStr) -> Option<*mut c_void> {
     Some(functions[index] as *mut c_void)
 }
 
-/// Returns true if values of this subject are carried over for the calling thread.
+/// Returns true if carried values must be added for the caller.
+///
+/// The process's values are carried for all its threads, the main thread's only for this thread.
 fn is_carried(subject: Subject) -> bool {
     let owner = CARRIED_TIME.owner();
     // SAFETY: getpid(2) and gettid(2).
@@ -81,7 +84,7 @@ unsafe extern "C" fn clock_gettime(clock: c_int, time: *mut Time) -> c_int {
         if result == 0 && is_carried(subject) {
             const SECOND: i64 = 1_000_000_000;
             let [seconds, nanoseconds] = time.read();
-            let seen = CARRIED_TIME.seen(place(subject), seconds * SECOND + nanoseconds);
+            let seen = CARRIED_TIME.seen(time_index(subject), seconds * SECOND + nanoseconds);
             time.write([seen / SECOND, seen % SECOND]);
         }
         result
@@ -137,13 +140,13 @@ unsafe extern "C" fn getrusage(who: c_int, resources: *mut Resources) -> c_int {
             _ => return result,
         };
         if result == 0 && is_carried(subject) {
-            add_usage(place(subject) + 1, &mut *resources);
+            add_usage(time_index(subject) + 1, &mut *resources);
         }
         result
     }
 }
 
-/// Adds the carried values to a structure; `first` is the index of the first one.
+/// Adds carried values to a structure, beginning with the one of index `first`.
 fn add_usage(first: usize, resources: &mut Resources) {
     const SECOND: i64 = 1_000_000;
     let (times, rest) = resources.split_at_mut(4);

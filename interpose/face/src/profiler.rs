@@ -1,8 +1,8 @@
 //! Profiling libraries (PMPI), which define some of MPI's procedures to wrap them.
 //!
-//! The program is linked with such a library before libmpi; it wraps procedures in C or in Fortran.
-//! The preload library would precede it in the loader's search order, so the second execution
-//! preloads the profiling library, too, in front.
+//! A program is linked with such a library before libmpi. The library wraps procedures in C or in
+//! Fortran. This library would precede it in ld.so's search order, because it is preloaded. The
+//! second execution therefore preloads the profiling library, too, before this one.
 #![allow(unsafe_code)]
 
 use crate::link::{self, OUR_SONAME, Path};
@@ -17,7 +17,7 @@ unsafe extern "C" {
 /// Capacity for the name of a procedure, with the characters that follow it.
 const MAX_NAME: usize = 64;
 
-/// Name of a procedure with gfortran's name mangling.
+/// Name of a procedure as gfortran mangles it: MPI_Send becomes mpi_send_.
 struct FortranName([u8; MAX_NAME]);
 
 impl FortranName {
@@ -41,7 +41,9 @@ impl core::ops::Deref for FortranName {
     }
 }
 
-/// Returns the file of the first later library that defines a procedure of MPI.
+/// Returns the file of the profiling library.
+///
+/// The first library behind this one that defines a procedure of MPI is the profiling library.
 pub fn find() -> Option<Path> {
     const RTLD_NEXT: *mut c_void = -1isize as *mut c_void;
     let is_library =
@@ -68,10 +70,9 @@ pub fn find() -> Option<Path> {
     Some(path)
 }
 
-/// Returns true if a later library defines MPI's procedures, under any library name.
+/// Returns true if a library behind this one is an MPI library, whatever its name.
 ///
-/// Profilers wrap procedures only under their first names; a `PMPI_` name belongs to the MPI
-/// library.
+/// Such a library defines `PMPI_Init`. Profiling libraries define names with `MPI_` only.
 pub fn is_library_behind() -> bool {
     const RTLD_NEXT: *mut c_void = -1isize as *mut c_void;
     // SAFETY: dlsym(3); not a tail call, because RTLD_NEXT depends on the caller's address.
@@ -84,9 +85,9 @@ fn file_of(found: *mut c_void) -> Option<&'static [u8]> {
     (!file.is_empty()).then_some(file)
 }
 
-/// Returns true if a file has the bindings of Open MPI or MPICH.
+/// Returns true for the libraries with the language bindings of Open MPI and MPICH.
 ///
-/// Bindings wrap no procedures.
+/// Such libraries define procedures, but are no profiling libraries.
 fn is_binding(file: &[u8]) -> bool {
     let name = file.rsplit(|&byte| byte == b'/').next().unwrap_or(file);
     [&b"libmpi_"[..], b"libmpifort.", b"libmpichfort."]

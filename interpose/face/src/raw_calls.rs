@@ -13,10 +13,13 @@ const CLOSE: usize = 3;
 const GETRANDOM: usize = 318;
 const CLOSE_RANGE: usize = 436;
 
-/// libc's syscall(2), after the first call.
+/// libc's syscall(2); before the first call, the function that finds it.
 static REAL: AtomicPtr<c_void> = AtomicPtr::new(find as *mut c_void);
 
 /// syscall(2).
+///
+/// For each system call whose libc function this library redefines, the arguments are moved by one
+/// register, and that function is called. All other calls are passed to libc.
 ///
 /// # Safety
 /// As syscall(2).
@@ -55,7 +58,7 @@ pub unsafe extern "C" fn syscall() {
         "cdqe",
         "add rsp, 8",
         "ret",
-        "5: cmp byte ptr [rip + {is_awaited}], 0",
+        "5: cmp byte ptr [rip + {is_pending}], 0",
         "je 2b",
         "mov rdi, rsi",
         "mov rsi, rdx",
@@ -82,7 +85,7 @@ pub unsafe extern "C" fn syscall() {
         io_submit_number = const kernel_aio::IO_SUBMIT,
         close = sym closing::close,
         close_range = sym closing::close_range,
-        is_awaited = sym hash_seed::IS_PENDING,
+        is_pending = sym hash_seed::IS_PENDING,
         answer = sym hash_seed::answer,
         mbind_number = const MBIND,
         home_node_number = const SET_MEMPOLICY_HOME_NODE,
@@ -105,8 +108,8 @@ unsafe extern "C" fn find() {
 }
 
 extern "C" fn find_real() -> *mut c_void {
-    static FOUND: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
-    let real = next(&FOUND, c"syscall");
+    static LIBC_SYSCALL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+    let real = next(&LIBC_SYSCALL, c"syscall");
     REAL.store(real, Ordering::Relaxed);
     real
 }

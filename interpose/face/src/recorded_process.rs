@@ -1,4 +1,4 @@
-//! Process whose effects on files the runtime records.
+//! Rank whose effects on files the runtime records, and the facts that this requires.
 #![allow(unsafe_code)]
 
 use crate::sys::{nr, sys};
@@ -6,27 +6,27 @@ use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, Ordering};
 use understudy_abi::descriptor_facts::DescriptorFacts;
 
-/// The runtime's table, or null in an unprotected process.
-static WRITTEN: AtomicPtr<DescriptorFacts> = AtomicPtr::new(null_mut());
+/// Facts about the program's descriptors; null in an unprotected process.
+static DESCRIPTOR_FACTS: AtomicPtr<DescriptorFacts> = AtomicPtr::new(null_mut());
 
-/// Stores the address of the runtime's table.
-pub fn connect(written: *const DescriptorFacts) {
-    WRITTEN.store(written.cast_mut(), Ordering::Release);
+/// Stores the address of the facts, which belong to the runtime.
+pub fn connect(facts: *const DescriptorFacts) {
+    DESCRIPTOR_FACTS.store(facts.cast_mut(), Ordering::Release);
 }
 
-/// Returns the runtime's table.
+/// Returns the facts about the program's descriptors, unless the process is unprotected.
 #[inline]
-pub fn written() -> Option<&'static DescriptorFacts> {
-    // SAFETY: null, or the runtime's table, which lives as long as the process.
-    unsafe { WRITTEN.load(Ordering::Acquire).as_ref() }
+pub fn descriptor_facts() -> Option<&'static DescriptorFacts> {
+    // SAFETY: null, or the runtime's structure, which lives as long as the process.
+    unsafe { DESCRIPTOR_FACTS.load(Ordering::Acquire).as_ref() }
 }
 
 /// Returns true in a rank whose effects are recorded, and in forks of that rank.
 pub fn is_protected() -> bool {
-    written().is_some_and(DescriptorFacts::is_noting)
+    descriptor_facts().is_some_and(DescriptorFacts::is_recording)
 }
 
-/// A process that records effects of its children.
+/// A rank, to which its child processes report effects.
 #[derive(Clone, Copy)]
 pub struct Parent {
     pub process: isize,
@@ -34,9 +34,11 @@ pub struct Parent {
     pub namespace: u64,
 }
 
-/// Returns this process or its forking ancestor, which records effects of children.
+/// Returns the rank whose program this process executes.
+///
+/// The rank is the process itself, or an ancestor that has forked it.
 pub fn parent() -> Option<Parent> {
-    let (process, namespace) = written().and_then(DescriptorFacts::parent)?;
+    let (process, namespace) = descriptor_facts().and_then(DescriptorFacts::parent)?;
     Some(Parent {
         process: process as isize,
         namespace,

@@ -1,10 +1,10 @@
 //! Starts the relay, the process that writes this rank's standard output and error.
 //!
 //! Output that a rank has written since the last cut must not be written a second time after a
-//! recovery. The amount of such output must be available even if the rank was killed. The streams
-//! therefore pass through a *relay* (`ckptd relay`), a process outside the rank that counts them.
-//! The relay is a grandchild, so the program's wait(2) never returns it. It exits when the streams
-//! are closed.
+//! recovery. The number of these bytes must be available even if the rank was killed. Standard
+//! output and error therefore pass through a *relay* (`ckptd relay`), a process that counts their
+//! bytes in a ledger. The relay is a grandchild of the rank, so the program's wait(2) never returns
+//! it. It exits when the rank has closed both streams.
 #![allow(unsafe_code)]
 
 use crate::closing::RESERVED_DESCRIPTORS;
@@ -16,9 +16,10 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, Ordering};
 use understudy_abi::RUNTIME_FD_BASE;
 use understudy_catalogue::message;
 
+/// True if standard output was a terminal before it passed through the relay.
 static STDOUT_WAS_TERMINAL: AtomicBool = AtomicBool::new(false);
 
-/// Copies of descriptors 1 and 2 from before the relay.
+/// Copies of the original descriptors 1 and 2, which pipes to the relay have replaced.
 ///
 /// -1 for a descriptor that does not pass through the relay.
 static ORIGINALS: [AtomicI32; 2] = [const { AtomicI32::new(-1) }; 2];
@@ -30,11 +31,6 @@ static FLUSH: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 const F_DUPFD_CLOEXEC: usize = 1030;
 const S_IFMT: u32 = 0o170000;
 const S_IFREG: u32 = 0o100000;
-
-/// Returns true if standard output was a terminal before the relay carried it.
-fn stdout_was_terminal() -> bool {
-    STDOUT_WAS_TERMINAL.load(Ordering::Relaxed)
-}
 
 fn is_terminal(fd: c_int) -> bool {
     const TCGETS: usize = 0x5401;
@@ -58,7 +54,7 @@ fn file_type_and_inode(fd: c_int) -> (u32, u64) {
 
 /// Returns true if a descriptor is a pipe, a terminal or a socket.
 ///
-/// A regular file is restored by its offset instead.
+/// Only such files need a relay; output to a regular file is undone by the file's size and offset.
 fn is_stream(fd: c_int) -> bool {
     !matches!(file_type_and_inode(fd).0, 0 | S_IFREG)
 }
@@ -68,7 +64,9 @@ fn is_stream(fd: c_int) -> bool {
 pub struct StreamCopies {
     pub output: c_int,
     pub errors: c_int,
-    /// Standard output of the MPI library's namespace: standard error until the runtime decides.
+    /// Standard output of the MPI library's namespace; at first a copy of standard error.
+    ///
+    /// The runtime replaces the copy if the library must write to standard output.
     pub library_output: c_int,
 }
 
@@ -89,7 +87,7 @@ impl StreamCopies {
     }
 }
 
-/// Starts a relay for descriptors 1 and 2, which will create this ledger.
+/// Starts a relay for descriptors 1 and 2, which creates the file `ledger`.
 fn start(ledger: *const c_char, directory: &[u8]) -> Result<(), c_int> {
     STDOUT_WAS_TERMINAL.store(is_terminal(1), Ordering::Relaxed);
     let mut relay = Path::new();
@@ -97,6 +95,7 @@ fn start(ledger: *const c_char, directory: &[u8]) -> Result<(), c_int> {
     spawn(&relay, ledger)
 }
 
+/// Converts the result of a system call; the error is an errno.
 fn check(result: isize) -> Result<c_int, c_int> {
     if result < 0 {
         Err(-result as c_int)
@@ -105,9 +104,13 @@ fn check(result: isize) -> Result<c_int, c_int> {
     }
 }
 
+/// Creates the pipes, and starts the relay with their reading ends.
+///
+/// Descriptors 1 and 2 are replaced by the writing ends.
 fn spawn(relay: &Path, ledger: *const c_char) -> Result<(), c_int> {
+    const ENOENT: c_int = 2;
     if !relay.is_file() {
-        return Err(2);
+        return Err(ENOENT);
     }
     let streams = [is_stream(1), is_stream(2)];
     let mut pipes = [[-1i32; 2]; 2];
@@ -185,10 +188,10 @@ pub struct StreamFunctions {
     flush: *mut c_void,
 }
 
-/// Function of the runtime that returns the path of the ledger.
+/// Function of the runtime that returns the path for the ledger.
 type LedgerPath = extern "C" fn() -> *const c_char;
 
-/// Function of the runtime that receives the path of the streams' ledger.
+/// Function of the runtime that is called with this path after the relay's start.
 type SetLedger = unsafe extern "C" fn(*const c_char);
 
 unsafe extern "C" {
@@ -204,13 +207,13 @@ impl StreamFunctions {
     pub unsafe fn of(runtime: *mut c_void) -> Option<StreamFunctions> {
         // SAFETY: dlsym(3); the runtime exports functions of these names with these types.
         unsafe {
-            let name = dlsym(runtime, c"understudy_runtime_ledger".as_ptr());
-            let tell = dlsym(runtime, c"understudy_runtime_streams".as_ptr());
+            let path = dlsym(runtime, c"understudy_runtime_ledger".as_ptr());
+            let set = dlsym(runtime, c"understudy_runtime_streams".as_ptr());
             let flush = dlsym(runtime, c"understudy_runtime_flush".as_ptr());
-            (!name.is_null() && !tell.is_null()).then(|| StreamFunctions {
+            (!path.is_null() && !set.is_null()).then(|| StreamFunctions {
                 flush,
-                ledger_path: core::mem::transmute::<*mut c_void, LedgerPath>(name),
-                set_ledger: core::mem::transmute::<*mut c_void, SetLedger>(tell),
+                ledger_path: core::mem::transmute::<*mut c_void, LedgerPath>(path),
+                set_ledger: core::mem::transmute::<*mut c_void, SetLedger>(set),
             })
         }
     }
@@ -229,14 +232,14 @@ impl StreamFunctions {
     }
 }
 
-/// Descriptors 1 and 2 of a process that is about to execute another program.
+/// Pipes to the relay, while descriptors 1 and 2 are the original ones again.
 ///
-/// The other program starts its own relay.
+/// -1 for a descriptor that does not pass through the relay.
 pub struct Detached([c_int; 2]);
 
-/// Restores the original standard output and error of the process.
+/// Restores the original standard output and error before another program is executed.
 ///
-/// First waits until the relay has written all output.
+/// The other program starts a relay of its own. First waits until the relay has written all output.
 pub fn restore_originals() -> Detached {
     let flush = FLUSH.load(Ordering::Acquire);
     if !flush.is_null() {
@@ -246,9 +249,10 @@ pub fn restore_originals() -> Detached {
             flush();
         }
     }
-    Detached([0, 1].map(|at| {
-        let (fd, original) = (at as c_int + 1, ORIGINALS[at].load(Ordering::Relaxed));
-        if original < 0 || file_type_and_inode(fd).1 != PIPES[at].load(Ordering::Relaxed) {
+    Detached([0, 1].map(|index| {
+        let (fd, original) = (index as c_int + 1, ORIGINALS[index].load(Ordering::Relaxed));
+        // The program may have redirected the descriptor since.
+        if original < 0 || file_type_and_inode(fd).1 != PIPES[index].load(Ordering::Relaxed) {
             return -1;
         }
         // SAFETY: fcntl(2), dup2(2) on descriptors of this process.
@@ -263,7 +267,7 @@ pub fn restore_originals() -> Detached {
 impl Detached {
     /// Reconnects the relay after the execution has failed.
     pub fn attach(self) {
-        for (at, pipe) in self
+        for (index, pipe) in self
             .0
             .into_iter()
             .enumerate()
@@ -271,7 +275,7 @@ impl Detached {
         {
             // SAFETY: dup2(2), close(2) on descriptors of this process.
             unsafe {
-                sys!(nr::DUP2, pipe, at + 1);
+                sys!(nr::DUP2, pipe, index + 1);
                 sys!(nr::CLOSE, pipe);
             }
         }
@@ -283,7 +287,7 @@ impl Detached {
 /// The output now passes through a pipe, which libc would buffer in blocks. Must be called on the
 /// program's stack.
 pub fn line_buffer_terminal() {
-    if !stdout_was_terminal() {
+    if !STDOUT_WAS_TERMINAL.load(Ordering::Relaxed) {
         return;
     }
     const IOLBF: c_int = 1;

@@ -7,7 +7,7 @@ use core::ffi::c_char;
 use understudy_abi::RUNTIME_FD_BASE;
 
 /// First bytes of a saved environment.
-const BLOB_MAGIC: u64 = u64::from_le_bytes(*b"ustdyenv");
+const MAGIC: u64 = u64::from_le_bytes(*b"ustdyenv");
 
 /// Writes the environment to a memfd that survives execve(2); returns the descriptor.
 ///
@@ -27,13 +27,14 @@ pub unsafe fn save(list: *const *const c_char, personality: usize) -> Result<i32
             return Err(-fd as i32);
         }
         let (count, bytes) = measure(list);
-        let header = [BLOB_MAGIC, personality as u64, count as u64, bytes as u64];
+        let header = [MAGIC, personality as u64, count as u64, bytes as u64];
         let mut written = sys!(nr::WRITE, fd, header.as_ptr(), size_of_val(&header));
         for entry in strings(list) {
             written += sys!(nr::WRITE, fd, entry.as_ptr(), entry.len() + 1);
         }
         if written as usize != size_of_val(&header) + bytes {
-            Err(28)
+            const ENOSPC: i32 = 28;
+            Err(ENOSPC)
         } else {
             Ok(fd as i32)
         }
@@ -51,10 +52,10 @@ pub struct SavedEnvironment {
 /// Reads the environment from the memfd into new memory at `address`, and closes the memfd.
 pub fn restore(fd: i32, address: usize) -> Option<SavedEnvironment> {
     let mut header = [0u64; 4];
-    // SAFETY: reads into buffers of the given lengths; the strings are checked to be within the
-    // blob.
+    // SAFETY: reads into buffers of the given lengths. The memfd was written by `save`, so it
+    // contains `count` strings, which have `bytes` bytes in total.
     unsafe {
-        let got = sys!(
+        let length = sys!(
             nr::PREAD64,
             fd,
             header.as_mut_ptr(),
@@ -62,7 +63,7 @@ pub fn restore(fd: i32, address: usize) -> Option<SavedEnvironment> {
             0
         );
         let [magic, personality, count, bytes] = header;
-        if got as usize != size_of_val(&header) || magic != BLOB_MAGIC {
+        if length as usize != size_of_val(&header) || magic != MAGIC {
             return None;
         }
         let (count, bytes) = (count as usize, bytes as usize);
@@ -73,10 +74,10 @@ pub fn restore(fd: i32, address: usize) -> Option<SavedEnvironment> {
             return None;
         }
         sys!(nr::CLOSE, fd);
-        let mut at = text;
+        let mut string = text;
         for index in 0..count {
-            pointers.add(index).write(at.cast());
-            at = at.add(sys::bytes(at.cast()).len() + 1);
+            pointers.add(index).write(string.cast());
+            string = string.add(sys::bytes(string.cast()).len() + 1);
         }
         Some(SavedEnvironment {
             list: pointers,

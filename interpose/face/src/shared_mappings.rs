@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 static MAPPING_COUNT: AtomicU32 = AtomicU32::new(0);
 static KEY_COUNT: AtomicU32 = AtomicU32::new(0);
 
-/// Returns the address of the number of such mappings.
+/// Returns the address of the number of shared mappings and mappings of huge pages.
 pub fn mapping_count() -> *const u32 {
     MAPPING_COUNT.as_ptr()
 }
@@ -20,6 +20,9 @@ pub fn mapping_count() -> *const u32 {
 pub fn key_count() -> *const u32 {
     KEY_COUNT.as_ptr()
 }
+
+// The functions below return true if stops of the calling thread are blocked
+// ([`reporting_functions`]).
 
 fn count_key() -> bool {
     KEY_COUNT.fetch_add(1, Ordering::Relaxed);
@@ -42,15 +45,15 @@ fn count_shmat() -> bool {
 
 reporting_functions! {
     fn mmap(
-        at: *mut c_void, length: usize, access: c_int, flags: c_int, fd: c_int, offset: i64
+        address: *mut c_void, length: usize, access: c_int, flags: c_int, fd: c_int, offset: i64
     ) -> *mut c_void {
         count_mmap(flags, fd)
     }
     fn mmap64(
-        at: *mut c_void, length: usize, access: c_int, flags: c_int, fd: c_int, offset: i64
+        address: *mut c_void, length: usize, access: c_int, flags: c_int, fd: c_int, offset: i64
     ) -> *mut c_void {
         count_mmap(flags, fd)
     }
     fn pkey_alloc(flags: c_uint, rights: c_uint) -> c_int { count_key() }
-    fn shmat(id: c_int, at: *const c_void, flags: c_int) -> *mut c_void { count_shmat() }
+    fn shmat(id: c_int, address: *const c_void, flags: c_int) -> *mut c_void { count_shmat() }
 }

@@ -5,7 +5,10 @@ use core::arch::naked_asm;
 use core::ffi::c_void;
 use understudy_abi::on_other_stack;
 
-/// Wraps instructions in code that preserves the registers of a variadic call's arguments.
+/// Surrounds instructions with code that saves and restores the argument registers.
+///
+/// rax is among the saved registers, because it contains the slot, or the number of vector
+/// registers of a variadic call.
 macro_rules! with_arguments_kept {
     ($($line:literal),* $(,)?) => {
         concat!(

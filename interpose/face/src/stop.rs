@@ -1,10 +1,9 @@
-//! Stops threads of the program with a signal.
+//! Stops threads of the program with a signal ([`STOP_SIGNAL`]).
 //!
-//! libc's functions do not let the program block this signal.
-//!
-//! The handler is in this library because its address must be equal in all ranks. While a stopped
-//! thread resumes, a handler of the program may interrupt it. That handler's frame leads back to
-//! this code and may be saved. The runtime performs the work ([`StopCode`]).
+//! The runtime decides which threads to stop, and saves and restores them ([`StopCode`]). Only the
+//! signal handler is in this library, because its address must be equal in all ranks: while a
+//! stopped thread resumes in this code, a handler of the program may interrupt it. The frame of
+//! that handler contains an address of this code, and may become part of a checkpoint.
 #![allow(unsafe_code)]
 
 use crate::sys::{nr, sys};
@@ -12,20 +11,22 @@ use core::ffi::c_void;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use understudy_abi::{STOP_SIGNAL, StopCode};
 
+/// Address of the runtime's function `park`; zero without a runtime.
 static PARK: AtomicUsize = AtomicUsize::new(0);
 /// Handler that was installed before, for signals that are not the runtime's.
 static OTHER_HANDLER: AtomicUsize = AtomicUsize::new(0);
 
 /// Number of restart_syscall(2).
 const RESTART: usize = 219;
-/// Offset of rax in the kernel's frame, which begins with a return address.
-///
-/// The next constants are the offsets of rip and of the signal mask of `ucontext_t`.
+/// Offset of the saved rax in the kernel's frame, which begins with a return address.
 const RAX: usize = 152;
+/// Offset of the saved rip in the kernel's frame.
 const RIP: usize = 176;
+/// Offset of the saved signal mask in the kernel's frame.
 const MASK: usize = 304;
-/// Offset of the code in `siginfo_t`.
+/// Offset of the field si_code in `siginfo_t`.
 const CODE: usize = 8;
+/// Offset of the field si_value in `siginfo_t`.
 const VALUE: usize = 24;
 
 unsafe extern "C" {
@@ -38,11 +39,15 @@ unsafe extern "C" {
     fn understudy_stop_end();
 }
 
-// The thread resumes from the kernel's frame at rsp. The handler leaves the stack of that frame at
-// once, because memory may be loaded meanwhile. It uses a stack in the reserved range, whose
-// address the signal carries. The runtime's function returns the frame from which the thread
-// resumes, and a flag that is nonzero if the interrupted system call must be continued. The call is
-// continued with the remaining time, which the kernel stores until the thread returns to the frame.
+// The kernel's frame is at rsp. The handler leaves the stack of that frame at once, because a
+// rollback overwrites this stack while the thread is stopped. It switches to a stack in the
+// reserved range, whose address the signal carries, and calls `park` there.
+//
+// If the signal has interrupted a system call with a timeout (such as nanosleep(2)), the call is
+// continued by restart_syscall(2), for which the kernel has stored the remaining time. The kernel
+// discards that time when the thread returns to the frame, so the call is continued before: with
+// the frame's signal mask, and with the result stored in the frame's rax. The frame's rip, which
+// points to the `syscall` instruction (two bytes), is then moved behind it.
 core::arch::global_asm!(
     ".hidden understudy_stop_handler",
     ".globl understudy_stop_handler",
@@ -120,7 +125,8 @@ pub fn code() -> StopCode {
     }
 }
 
-fn set(how: usize) {
+/// Blocks ([`SIG_BLOCK`]) or unblocks ([`SIG_UNBLOCK`]) the signal in the calling thread.
+fn change_mask(how: usize) {
     // Without a runtime, no thread is stopped.
     if PARK.load(Ordering::Relaxed) != 0 {
         let signal = 1u64 << (STOP_SIGNAL - 1);
@@ -137,14 +143,17 @@ fn set(how: usize) {
     }
 }
 
+const SIG_BLOCK: usize = 0;
+const SIG_UNBLOCK: usize = 1;
+
 /// Keeps the calling thread from being stopped.
 pub fn block() {
-    set(0);
+    change_mask(SIG_BLOCK);
 }
 
-/// Lets the calling thread be stopped again.
+/// Ends the effect of [`block`].
 pub fn unblock() {
-    set(1);
+    change_mask(SIG_UNBLOCK);
 }
 
 pub fn yield_processor() {

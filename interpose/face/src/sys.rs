@@ -111,7 +111,7 @@ pub const MAP_FIXED_NOREPLACE: usize = 0x10_0000;
 pub fn map_anonymous(address: usize, length: usize, flags: usize) -> Result<usize, c_int> {
     let fixed = if address == 0 { 0 } else { MAP_FIXED_NOREPLACE };
     // SAFETY: a new mapping that replaces none.
-    let at = unsafe {
+    let mapped = unsafe {
         sys!(
             nr::MMAP,
             address,
@@ -122,16 +122,17 @@ pub fn map_anonymous(address: usize, length: usize, flags: usize) -> Result<usiz
             0
         )
     };
-    if at < 0 && at > -4096 {
-        return Err(-at as c_int);
+    if mapped < 0 && mapped > -4096 {
+        return Err(-mapped as c_int);
     }
-    if address != 0 && at as usize != address {
-        // A kernel before 4.17 treats MAP_FIXED_NOREPLACE as a hint.
+    if address != 0 && mapped as usize != address {
+        const EEXIST: c_int = 17;
+        // A kernel before 4.17 ignores MAP_FIXED_NOREPLACE, and treats the address as a hint.
         // SAFETY: this function has created the mapping, and no other code uses it.
-        unsafe { sys!(nr::MUNMAP, at, length) };
-        return Err(17);
+        unsafe { sys!(nr::MUNMAP, mapped, length) };
+        return Err(EEXIST);
     }
-    Ok(at as usize)
+    Ok(mapped as usize)
 }
 
 /// Unmaps whole pages.
@@ -159,10 +160,10 @@ pub unsafe fn protect(address: usize, length: usize, prot: usize) -> Result<(), 
 pub fn file_id(path: &CStr) -> Option<[u64; 2]> {
     /// Size of `struct stat` (144 bytes); its first two words are device and inode.
     const WORDS: usize = 18;
-    let mut about = [0u64; WORDS];
+    let mut stat = [0u64; WORDS];
     // SAFETY: stat(2) writes a structure of this size.
-    let result = unsafe { sys!(nr::STAT, path.as_ptr(), about.as_mut_ptr()) };
-    (result == 0).then_some([about[0], about[1]])
+    let result = unsafe { sys!(nr::STAT, path.as_ptr(), stat.as_mut_ptr()) };
+    (result == 0).then_some([stat[0], stat[1]])
 }
 
 /// Ends the process immediately.

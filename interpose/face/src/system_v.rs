@@ -1,7 +1,7 @@
 //! System V semaphores and message queues of the program.
 //!
-//! The objects are recorded for the runtime, which saves and restores them. Calls are made with the
-//! identifiers that the kernel has for the objects ([`understudy_abi::system_v`]).
+//! The objects are recorded for the runtime, which saves and restores them. The program's
+//! identifiers are replaced by those of the kernel ([`understudy_abi::system_v`]).
 #![allow(unsafe_code)]
 
 use crate::effect_reports::report;
@@ -21,10 +21,10 @@ const SEM_UNDO: c_short = 0x1000;
 /// Maximum number of operations in one call by default (semop(2), SEMOPM).
 const MAX_OPERATIONS: usize = 500;
 
-/// Returns true for commands whose first argument is no identifier.
+/// Returns true for commands of semctl(2) and msgctl(2) whose first argument is no identifier.
 ///
-/// Such commands are IPC_INFO and the commands of ipcs(1).
-fn is_about_all(kind: i64, command: c_int) -> bool {
+/// Such commands are IPC_INFO and those that ipcs(1) uses: SEM_STAT, SEM_INFO and similar ones.
+fn takes_no_identifier(kind: i64, command: c_int) -> bool {
     match kind {
         SEMAPHORES => [3, 18, 19, 20].contains(&command),
         _ => [3, 11, 12, 13].contains(&command),
@@ -44,12 +44,13 @@ pub struct Operation {
 /// `call` creates or opens the object with the given flags. Any process may use an object with a
 /// key, so only private objects are recorded as [`CREATED`] by this process.
 fn get(kind: i64, (key, flags): (c_int, c_int), call: impl Fn(c_int) -> c_int) -> c_int {
-    let is_held = threads::block_stops();
+    let is_blocked = threads::block_stops();
     let is_private = key == IPC_PRIVATE;
-    let can_be_new = is_private || flags & IPC_CREAT != 0;
-    let exclusive = if can_be_new { IPC_EXCL } else { 0 };
+    let may_create = is_private || flags & IPC_CREAT != 0;
+    // The first call fails if the object exists, and thus shows whether an object was created.
+    let exclusive = if may_create { IPC_EXCL } else { 0 };
     let mut identifier = call(flags | exclusive);
-    let is_new = can_be_new && identifier >= 0;
+    let is_new = may_create && identifier >= 0;
     if identifier < 0 && flags & IPC_EXCL != exclusive {
         identifier = call(flags);
     }
@@ -58,10 +59,10 @@ fn get(kind: i64, (key, flags): (c_int, c_int), call: impl Fn(c_int) -> c_int) -
         // SAFETY: no string is passed.
         is_reported = is_new
             && unsafe { report(effect::SYSTEM_V_OBJECT, identifier, core::ptr::null(), kind) };
-        let made = if is_private { CREATED } else { 0 };
-        identifier = KERNEL_USE.objects.open(kind, identifier, made);
+        let object_flags = if is_private { CREATED } else { 0 };
+        identifier = KERNEL_USE.objects.open(kind, identifier, object_flags);
     }
-    if is_held || is_reported {
+    if is_blocked || is_reported {
         stop::unblock();
     }
     identifier
@@ -107,15 +108,15 @@ fn control(
     (identifier, command): (c_int, c_int),
     call: impl FnOnce(c_int) -> c_int,
 ) -> c_int {
-    if is_about_all(kind, command) {
+    if takes_no_identifier(kind, command) {
         return call(identifier);
     }
-    let is_held = threads::block_stops();
+    let is_blocked = threads::block_stops();
     let result = call(KERNEL_USE.objects.real_for_call(kind, identifier, 0));
     if command == IPC_RMID && result == 0 {
         KERNEL_USE.objects.remove(kind, identifier);
     }
-    if is_held {
+    if is_blocked {
         stop::unblock();
     }
     result
@@ -150,14 +151,18 @@ pub unsafe extern "C" fn semctl(
 /// # Safety
 /// As libc's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn msgctl(identifier: c_int, command: c_int, about: *mut c_void) -> c_int {
+pub unsafe extern "C" fn msgctl(
+    identifier: c_int,
+    command: c_int,
+    description: *mut c_void,
+) -> c_int {
     static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
     control(MESSAGES, (identifier, command), |identifier| {
         // SAFETY: libc's function has this type.
         unsafe {
             let real: unsafe extern "C" fn(c_int, c_int, *mut c_void) -> c_int =
                 core::mem::transmute(next(&REAL, c"msgctl"));
-            real(identifier, command, about)
+            real(identifier, command, description)
         }
     })
 }
@@ -166,20 +171,23 @@ pub unsafe extern "C" fn msgctl(identifier: c_int, command: c_int, about: *mut c
 ///
 /// # Safety
 /// There must be `count` operations, unless the pointer is null.
-unsafe fn semaphores(identifier: c_int, operations: *const Operation, count: usize) -> c_int {
+unsafe fn real_semaphores(identifier: c_int, operations: *const Operation, count: usize) -> c_int {
     let operations = match !operations.is_null() && count <= MAX_OPERATIONS {
         // SAFETY: guaranteed by the caller.
         true => unsafe { core::slice::from_raw_parts(operations, count) },
         false => &[],
     };
-    let has_undo = operations.iter().any(|it| it.flags & SEM_UNDO != 0);
+    let has_undo = operations
+        .iter()
+        .any(|operation| operation.flags & SEM_UNDO != 0);
     let flags = if has_undo { UNDO } else { 0 };
     KERNEL_USE
         .objects
         .real_for_call(SEMAPHORES, identifier, flags)
 }
 
-fn messages(identifier: c_int) -> c_int {
+/// Returns the kernel's identifier of a message queue.
+fn real_queue(identifier: c_int) -> c_int {
     KERNEL_USE.objects.real_for_call(MESSAGES, identifier, 0)
 }
 
@@ -203,12 +211,15 @@ macro_rules! calls {
             unsafe {
                 let real: unsafe extern "C" fn(c_int, $($kind),*) -> $result =
                     core::mem::transmute(next(&REAL, NAME));
-                let mut used = $real;
+                let mut real_identifier = $real;
                 loop {
-                    let result = real(used, $($argument),*);
-                    // A recovery may have created a new object meanwhile.
+                    let result = real(real_identifier, $($argument),*);
+                    // If a recovery has replaced the object while the call was blocked, the call
+                    // fails, and is made again for the new object.
                     match KERNEL_USE.objects.real($object, $identifier) {
-                        Some(now) if result == -1 && now != used => used = now,
+                        Some(current) if result == -1 && current != real_identifier => {
+                            real_identifier = current;
+                        }
                         _ => return result,
                     }
                 }
@@ -220,22 +231,22 @@ macro_rules! calls {
 calls! {
     SEMAPHORES:
     fn semop(identifier: c_int, operations: *const Operation, count: usize) -> c_int {
-        semaphores(identifier, operations, count)
+        real_semaphores(identifier, operations, count)
     }
     SEMAPHORES:
     fn semtimedop(
         identifier: c_int, operations: *const Operation, count: usize, timeout: *const c_void
     ) -> c_int {
-        semaphores(identifier, operations, count)
+        real_semaphores(identifier, operations, count)
     }
     MESSAGES:
     fn msgsnd(identifier: c_int, message: *const c_char, size: usize, flags: c_int) -> c_int {
-        messages(identifier)
+        real_queue(identifier)
     }
     MESSAGES:
     fn msgrcv(
         identifier: c_int, message: *mut c_char, size: usize, kind: c_long, flags: c_int
     ) -> isize {
-        messages(identifier)
+        real_queue(identifier)
     }
 }

@@ -1,8 +1,8 @@
 //! Files and directories with names that libc generates: mkstemp(3) and related functions.
 //!
-//! libc creates them without calling its own entry points, so they would not be reported to the
-//! runtime, and a rollback would not remove them. This library creates them with the functions that
-//! report to the runtime.
+//! libc's functions create these files by internal calls, which would not be reported to the
+//! runtime; a rollback would not remove the files. The functions below create them with the
+//! reporting functions of [`crate::files`].
 #![allow(unsafe_code)]
 
 use crate::files::{mkdir, open};
@@ -17,7 +17,8 @@ const O_ACCMODE: c_int = 0o3;
 
 /// Characters that replace the six letters X.
 const LETTERS: &[u8; 64] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789ab";
-const PLACES: usize = 6;
+/// Number of letters X.
+const LETTER_COUNT: usize = 6;
 /// Maximum number of names that are tried.
 const ATTEMPTS: usize = 1000;
 
@@ -27,45 +28,46 @@ unsafe extern "C" {
     fn strlen(text: *const c_char) -> usize;
 }
 
-/// Replaces the letters X in front of a suffix, and calls `make`.
+/// Replaces the letters X before a suffix by random ones, and calls `create`.
 ///
-/// Repeats both steps until `make` succeeds, or fails for a reason other than an existing name.
+/// Repeats both steps until `create` succeeds, or fails for a reason other than an existing name.
 ///
 /// # Safety
 /// The template must be a writable string.
-unsafe fn under_new_name(
+unsafe fn create_with_unique_name(
     template: *mut c_char,
     suffix: c_int,
-    make: impl Fn(*const c_char) -> c_int,
+    create: impl Fn(*const c_char) -> c_int,
 ) -> c_int {
     // SAFETY: the template's bytes before its end; errno of this thread.
     unsafe {
         let end = usize::try_from(suffix)
             .ok()
             .and_then(|suffix| strlen(template).checked_sub(suffix));
-        let Some(start) = end.and_then(|end| end.checked_sub(PLACES)) else {
+        let Some(start) = end.and_then(|end| end.checked_sub(LETTER_COUNT)) else {
             *__errno_location() = EINVAL;
             return -1;
         };
-        let places = core::slice::from_raw_parts_mut(template.cast::<u8>().add(start), PLACES);
-        if places != b"XXXXXX" {
+        let letters =
+            core::slice::from_raw_parts_mut(template.cast::<u8>().add(start), LETTER_COUNT);
+        if letters != b"XXXXXX" {
             *__errno_location() = EINVAL;
             return -1;
         }
-        let before = *__errno_location();
+        let previous_errno = *__errno_location();
         for _ in 0..ATTEMPTS {
-            let mut random = [0u8; PLACES];
-            getrandom(random.as_mut_ptr().cast(), PLACES, 0);
-            for (place, random) in places.iter_mut().zip(random) {
-                *place = LETTERS[usize::from(random) % LETTERS.len()];
+            let mut random = [0u8; LETTER_COUNT];
+            getrandom(random.as_mut_ptr().cast(), LETTER_COUNT, 0);
+            for (letter, random) in letters.iter_mut().zip(random) {
+                *letter = LETTERS[usize::from(random) % LETTERS.len()];
             }
-            let made = make(template);
-            if made >= 0 {
-                *__errno_location() = before;
-                return made;
+            let result = create(template);
+            if result >= 0 {
+                *__errno_location() = previous_errno;
+                return result;
             }
             if *__errno_location() != EEXIST {
-                return made;
+                return result;
             }
         }
         -1
@@ -82,7 +84,7 @@ macro_rules! temporary_files {
         pub unsafe extern "C" fn $name(template: *mut c_char $(, $argument: c_int)*) -> c_int {
             let flags = ($flags & !O_ACCMODE) | O_RDWR | O_CREAT | O_EXCL;
             // SAFETY: guaranteed by the caller.
-            unsafe { under_new_name(template, $suffix, |path| open(path, flags, 0o600)) }
+            unsafe { create_with_unique_name(template, $suffix, |path| open(path, flags, 0o600)) }
         }
     )*};
 }
@@ -105,8 +107,8 @@ temporary_files! {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mkdtemp(template: *mut c_char) -> *mut c_char {
     // SAFETY: guaranteed by the caller.
-    let made = unsafe { under_new_name(template, 0, |path| mkdir(path, 0o700)) };
-    if made < 0 {
+    let result = unsafe { create_with_unique_name(template, 0, |path| mkdir(path, 0o700)) };
+    if result < 0 {
         core::ptr::null_mut()
     } else {
         template

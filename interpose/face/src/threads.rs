@@ -1,8 +1,7 @@
 //! Threads of the program side.
 //!
-//! The threads are counted, and begin in code of this library, so that they can be stopped at any
-//! time ([`crate::stop`]). This module also creates one thread at the start
-//! ([`make_libc_multithreaded`]).
+//! Threads that the program creates are counted. Each begins in [`begin`] with stops blocked, and
+//! unblocks them when it is ready to be stopped ([`crate::stop`]).
 #![allow(unsafe_code)]
 
 use crate::libc::next;
@@ -37,7 +36,7 @@ pub fn is_main() -> bool {
     control_block::address() == MAIN.load(Ordering::Relaxed)
 }
 
-/// Returns true if ld.so's current allocation on the program side is for another thread.
+/// Returns true if the current request to ld.so's heap is not for the main thread.
 pub fn is_for_another() -> bool {
     MAIN_CREATES.load(Ordering::Relaxed) || !is_main()
 }
@@ -52,6 +51,7 @@ pub fn created_for_timers() -> *const u32 {
     TIMERS.as_ptr()
 }
 
+/// Returns the number of threads that the program side has created.
 #[inline]
 pub fn count() -> u32 {
     CREATED.load(Ordering::Relaxed)
@@ -60,7 +60,7 @@ pub fn count() -> u32 {
 /// Work flags that receive [`MULTIPLE_THREADS`], or null.
 static WORK_FLAGS: AtomicPtr<AtomicU8> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Sets a work flag when there is more than one thread.
+/// Sets the work flags that receive [`MULTIPLE_THREADS`] once there is more than one thread.
 pub fn set_work_flags(flags: *mut AtomicU8) {
     WORK_FLAGS.store(flags, Ordering::Relaxed);
     if count() > 0 {
@@ -103,32 +103,32 @@ fn real_join() -> unsafe extern "C" fn(usize, *mut *mut c_void) -> c_int {
     unsafe { core::mem::transmute(next(&REAL, c"pthread_join")) }
 }
 
-/// A thread that has been created and has not begun.
-struct StartPlace {
-    is_taken: AtomicBool,
+/// Function and argument of a thread that has been created and has not begun.
+struct StartSlot {
+    is_in_use: AtomicBool,
     start: AtomicUsize,
     argument: AtomicUsize,
 }
 
 /// Maximum number of threads that begin at the same time; further threads wait.
 const MAX_STARTING_THREADS: usize = 64;
-/// Places for threads that begin.
+/// Slots of threads that begin.
 ///
-/// No place is in use while all threads are stopped, because a thread that uses a place cannot be
-/// stopped.
-static START_PLACES: [StartPlace; MAX_STARTING_THREADS] = [const {
-    StartPlace {
-        is_taken: AtomicBool::new(false),
+/// While all threads are stopped, no slot is in use: stops are blocked in a thread that uses one.
+static START_SLOTS: [StartSlot; MAX_STARTING_THREADS] = [const {
+    StartSlot {
+        is_in_use: AtomicBool::new(false),
         start: AtomicUsize::new(0),
         argument: AtomicUsize::new(0),
     }
 }; MAX_STARTING_THREADS];
 
-fn take_place() -> &'static StartPlace {
+/// Reserves a slot; waits until one is free.
+fn reserve_slot() -> &'static StartSlot {
     loop {
-        let is_free = |place: &&StartPlace| !place.is_taken.swap(true, Ordering::Acquire);
-        if let Some(place) = START_PLACES.iter().find(is_free) {
-            return place;
+        let reserve = |slot: &&StartSlot| !slot.is_in_use.swap(true, Ordering::Acquire);
+        if let Some(slot) = START_SLOTS.iter().find(reserve) {
+            return slot;
         }
         stop::yield_processor();
     }
@@ -141,21 +141,21 @@ struct Task {
     argument: usize,
 }
 
-/// Returns the task of a new thread, which can be stopped from here on.
-extern "C" fn take_task(place: &StartPlace) -> Task {
+/// Returns the task of a new thread, frees its slot, and unblocks its stops.
+extern "C" fn take_task(slot: &StartSlot) -> Task {
     let task = Task {
-        start: place.start.load(Ordering::Relaxed),
-        argument: place.argument.load(Ordering::Relaxed),
+        start: slot.start.load(Ordering::Relaxed),
+        argument: slot.argument.load(Ordering::Relaxed),
     };
-    place.is_taken.store(false, Ordering::Release);
+    slot.is_in_use.store(false, Ordering::Release);
     stop::unblock();
     task
 }
 
 /// Start function of new threads.
 ///
-/// The function leaves nothing on the stack, because pthread_exit(3) and cancellation unwind the
-/// stack.
+/// The function jumps to the program's function and leaves nothing on the stack, which
+/// pthread_exit(3) and cancellation unwind.
 #[unsafe(naked)]
 unsafe extern "C" fn begin() {
     core::arch::naked_asm!(
@@ -170,9 +170,9 @@ unsafe extern "C" fn begin() {
 
 /// Creates and counts a thread of the program side.
 ///
-/// The creator cannot be stopped meanwhile, because the new thread may wait for it with all signals
-/// blocked.
-fn creating(create: impl FnOnce() -> c_int) -> c_int {
+/// Stops of the creating thread are blocked until the thread exists, because the new thread may
+/// wait for the creating one with all signals blocked.
+fn count_and_create(create: impl FnOnce() -> c_int) -> c_int {
     CREATED.fetch_add(1, Ordering::Relaxed);
     set_multiple_threads();
     let is_main = is_main();
@@ -194,20 +194,20 @@ fn create_counted_thread(
     argument: *mut c_void,
     create: impl FnOnce(*const c_void, *mut c_void) -> c_int,
 ) -> c_int {
-    creating(|| {
-        let place = take_place();
-        place.start.store(start as usize, Ordering::Relaxed);
-        place.argument.store(argument as usize, Ordering::Relaxed);
+    count_and_create(|| {
+        let slot = reserve_slot();
+        slot.start.store(start as usize, Ordering::Relaxed);
+        slot.argument.store(argument as usize, Ordering::Relaxed);
         let begin = begin as *const () as *const c_void;
-        let result = create(begin, core::ptr::from_ref(place).cast_mut().cast());
+        let result = create(begin, core::ptr::from_ref(slot).cast_mut().cast());
         if result != 0 {
-            place.is_taken.store(false, Ordering::Release);
+            slot.is_in_use.store(false, Ordering::Release);
         }
         result
     })
 }
 
-/// Counts a thread that libc creates for itself, unless [`creating`] has counted it.
+/// Counts a thread that libc creates for itself, unless [`count_and_create`] has counted it.
 pub fn count_libc_thread() {
     if is_main() && !MAIN_CREATES.load(Ordering::Relaxed) {
         CREATED.fetch_add(1, Ordering::Relaxed);
@@ -282,9 +282,9 @@ pub unsafe extern "C" fn timer_create(
     unsafe {
         let real: Create = core::mem::transmute(next(&REAL, c"timer_create"));
         match event.as_ref() {
-            Some(asked) if asked.notice == SIGEV_THREAD => {
+            Some(event_data) if event_data.notice == SIGEV_THREAD => {
                 TIMERS.fetch_add(1, Ordering::Relaxed);
-                creating(|| real(clock, event, timer))
+                count_and_create(|| real(clock, event, timer))
             }
             _ => real(clock, event, timer),
         }
@@ -295,11 +295,12 @@ extern "C" fn empty_thread(_: *mut c_void) -> *mut c_void {
     core::ptr::null_mut()
 }
 
-/// Creates and joins one thread, so that libc uses atomics and wakes waiting threads.
+/// Creates and joins one thread, after which libc locks with atomics and wakes waiting threads.
 ///
-/// A libc that has never had a second thread omits both. Both libcs share ld.so's lock, so each of
-/// them must have had a second thread; otherwise threads that wait in the other one are not woken.
-/// The thread's stack is mapped here, so that ld.so does not keep it in its shared cache of stacks.
+/// A libc that has never had a second thread omits both. ld.so's lock is shared by the libcs of all
+/// namespaces, so each of them must have had a second thread; otherwise a thread of another
+/// namespace that waits for the lock is not woken. The thread's stack is mapped here, so that ld.so
+/// does not keep it in its cache of stacks, which the namespaces share, too.
 pub fn make_libc_multithreaded() -> Result<(), c_int> {
     const STACK_SIZE: usize = 256 << 10;
     let stack = crate::sys::map_anonymous(understudy_abi::ZONE_START + (512 << 20), STACK_SIZE, 0)?;
@@ -327,13 +328,14 @@ pub fn make_libc_multithreaded() -> Result<(), c_int> {
 
 /// Keeps the calling thread from being stopped, unless it is the main thread.
 ///
-/// The thread is about to change files. The change and its record in the runtime must be on one
-/// side of a cut. The main thread makes cuts itself. Returns true if the caller must call
-/// [`stop::unblock`] afterwards.
+/// Used by a thread that is about to change state outside of its memory, such as a file: a cut must
+/// be taken before or after both the change and its record in the runtime. The main thread takes
+/// cuts itself, and cannot be stopped for one. Returns true if the caller must call
+/// [`stop::unblock`] after the change.
 pub fn block_stops() -> bool {
-    let holds = !is_main();
-    if holds {
+    let blocks = !is_main();
+    if blocks {
         stop::block();
     }
-    holds
+    blocks
 }

@@ -1,7 +1,8 @@
-//! Programs into which the loader preloads nothing, executed by a rank or its wrapper.
+//! Programs into which ld.so does not preload this library.
 //!
-//! Such a program would not be the rank, but a job of one process. If the launcher itself starts
-//! such a program, no process of the job has this library, and the program cannot be refused.
+//! Such a program, executed by a rank or its wrapper, would not continue as the rank, but be a job
+//! of one process. If the launcher itself starts such a program, no process of the
+//! job has this library, and the program cannot be refused.
 #![allow(unsafe_code)]
 
 use crate::environ;
@@ -23,12 +24,16 @@ pub enum ExecutedFile {
     At(c_int, *const c_char),
 }
 
-/// Reason for which the loader preloads nothing.
+/// Reason for which this library is not preloaded into a program.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Obstacle {
+    /// The program runs as another user or group (set-user-ID, set-group-ID).
     OtherUser,
+    /// The program's file has capabilities (capabilities(7)).
     Capabilities,
+    /// The program is linked with musl, whose loader cannot load this library.
     Musl,
+    /// The program is linked statically with an MPI library.
     Static,
 }
 
@@ -101,25 +106,26 @@ fn push_descriptor(path: &mut Path, fd: c_int) {
     path.push(name.as_bytes());
 }
 
-/// Returns the reason for which the loader does not preload this library into a program.
+/// Returns the reason for which this library is not preloaded into a program.
 pub fn find(path: &Path) -> Option<Obstacle> {
-    let gained = gained_rights(path.as_c_str());
+    let privileges = gained_privileges(path.as_c_str());
     let file = MappedFile::open(path);
     let bytes = file.as_ref().map_or(&[][..], MappedFile::bytes);
     if bytes.starts_with(b"#!") {
         return None;
     }
     let names_any = |names: &[&[u8]]| names.iter().any(|name| contains(bytes, name));
-    match (gained, interpreter(bytes)) {
-        (Some(rights), _) => Some(rights),
+    match (privileges, interpreter(bytes)) {
+        (Some(obstacle), _) => Some(obstacle),
         (None, Some(loader)) if contains(loader, b"ld-musl") => Some(Obstacle::Musl),
-        // A client of a process manager: the MPI library is linked statically.
+        // The static program contains the names of a process manager's variables, so it contains an
+        // MPI library.
         (None, None) if names_any(&[b"PMI_RANK", b"PMIX_RANK"]) => Some(Obstacle::Static),
         (None, _) => None,
     }
 }
 
-/// Returns true if the loader preloads this library into a program.
+/// Returns true if ld.so preloads this library into a program.
 pub fn is_preloadable(path: &Path) -> bool {
     let file = MappedFile::open(path);
     let bytes = file.as_ref().map_or(&[][..], MappedFile::bytes);
@@ -137,8 +143,10 @@ fn contains(bytes: &[u8], name: &[u8]) -> bool {
     bytes.windows(name.len()).any(|window| window == name)
 }
 
-/// Returns the rights that the kernel adds when it executes the program (execve(2)).
-fn gained_rights(path: &CStr) -> Option<Obstacle> {
+/// Returns the obstacle if the program gains privileges when it is executed (execve(2)).
+///
+/// ld.so then ignores LD_PRELOAD (ld.so(8), "Secure-execution mode").
+fn gained_privileges(path: &CStr) -> Option<Obstacle> {
     const PR_GET_NO_NEW_PRIVS: usize = 39;
     const SET_USER: u32 = 0o4000;
     const SET_GROUP: u32 = 0o2010;
@@ -169,19 +177,21 @@ fn gained_rights(path: &CStr) -> Option<Obstacle> {
 /// `None` for a static program, and for a file of another format.
 fn interpreter(file: &[u8]) -> Option<&[u8]> {
     const PT_INTERP: usize = 3;
-    let number = |at: usize, length: usize| -> Option<usize> {
+    let number = |offset: usize, length: usize| -> Option<usize> {
         let mut bytes = [0; 8];
-        bytes[..length].copy_from_slice(file.get(at..at + length)?);
+        bytes[..length].copy_from_slice(file.get(offset..offset + length)?);
         Some(u64::from_le_bytes(bytes) as usize)
     };
     if !file.starts_with(b"\x7fELF") {
         return None;
     }
+    // e_phoff, e_phentsize and e_phnum of the header (elf(5)).
     let (table, size, count) = (number(32, 8)?, number(54, 2)?, number(56, 2)?);
     (0..count)
         .map(|index| table.saturating_add(index * size))
         .find(|&header| number(header, 4) == Some(PT_INTERP))
         .and_then(|header| {
+            // p_offset and p_filesz.
             let (offset, length) = (number(header + 8, 8)?, number(header + 32, 8)?);
             file.get(offset..offset.checked_add(length)?)
         })

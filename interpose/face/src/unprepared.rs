@@ -6,7 +6,7 @@ use crate::{bypass, lost_environment, pid_namespace};
 use core::ffi::c_char;
 use understudy_catalogue::message;
 
-/// Reports that a program uses MPI unprepared; ends it if protection is required.
+/// Reports that an unprepared program uses MPI; ends the program if protection is required.
 ///
 /// # Safety
 /// `list` must be a valid environment.

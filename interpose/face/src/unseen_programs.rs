@@ -1,6 +1,7 @@
 //! Programs that children of a rank execute without this library.
 //!
-//! Effects of such a program on files are neither reported nor undone. The rank prints its name.
+//! Effects of such a program on files are neither reported nor undone. Its execution is reported,
+//! so that the rank prints a warning with the program's name.
 #![allow(unsafe_code)]
 
 use crate::child_effects;
@@ -41,5 +42,5 @@ unsafe fn has_library(given: Strings) -> bool {
     // SAFETY: guaranteed by the caller.
     !given.is_null()
         && unsafe { environ::value(given, PRELOAD) }
-            .is_some_and(|it| environ::count_own_names(it) > 0)
+            .is_some_and(|preload| environ::count_own_names(preload) > 0)
 }

@@ -1,20 +1,27 @@
 //! Reserved range: confines every mapping of the runtime side to one range of addresses.
 //!
 //! Mappings of the program side must have equal addresses in every rank, so the runtime side must
-//! not use addresses that the kernel would otherwise give to the program side. Interposing the
-//! symbol `mmap` misses the maps that ld.so and libc create internally. Therefore every place in
-//! their code that makes the system call is redirected ([`call_sites`]):
+//! not use addresses that the kernel would otherwise give to the program side. A function `mmap`
+//! that replaces libc's would miss the mappings that ld.so and libc create internally. Therefore
+//! every instruction sequence in their code that makes the system call is patched ([`call_sites`]):
 //!
 //! ```text
 //!     b8 09 00 00 00   mov $9,%eax            b8 ss ss ss ss   mov $stub,%eax
 //!     0f 05            syscall          →     ff d0            call *%rax
 //! ```
 //!
-//! The stub is in a page below 4 GiB, so its address fits the immediate. Instructions between the
-//! two are executed in a trampoline of that page. The stack pointer determines the owner of a
-//! mapping: the runtime side if it is in the reserved range, else the program. Registers that a
-//! system call preserves are preserved. Mappings made immediately after the patch are checked
-//! ([`check`]). A libc with code that the search does not find is thus refused at the start.
+//! Both sequences have seven bytes. The stub is in a page below 4 GiB, so its address fits the
+//! 32-bit constant. If there are instructions between the two, they are copied to a trampoline in
+//! that page, which executes them and jumps to the stub.
+//!
+//! The stub jumps to a function of this module, which makes the system call. The stack pointer
+//! determines to whom the new mapping belongs. The runtime and MPI sides run on stacks in the
+//! reserved range; for them, the function chooses an address in that range. For any other stack the
+//! mapping is the program's, and the kernel chooses the address. The functions preserve all
+//! registers that a system call preserves.
+//!
+//! To find code that the search has missed, mappings that are made right after the patch are
+//! checked ([`check`]). A libc with such code is thus refused at the start.
 #![allow(unsafe_code)]
 
 use crate::sys;
@@ -26,9 +33,9 @@ use understudy_abi::{MPI_ZONE_START, STUB_PAGE, ZONE_END, ZONE_SHIFT, ZONE_START
 /// Halves of the reserved range: that of the runtime, and that of the MPI library.
 #[derive(Clone, Copy)]
 pub enum ReservedHalf {
-    /// First half, of the runtime.
+    /// First half, for mappings of the runtime.
     Runtime,
-    /// Second half, of the MPI library; a reinit unmaps it completely.
+    /// Second half, for mappings of the MPI library; a reinit unmaps all of them.
     Mpi,
 }
 
@@ -38,7 +45,8 @@ const HALF_SHIFT: u32 = ZONE_SHIFT - 1;
 const FIRST_ADDRESS: [usize; 2] = [ZONE_START + (2 << 30), MPI_ZONE_START];
 /// Next address to allocate in each half.
 ///
-/// Ranges are not reserved: MAP_FIXED_NOREPLACE detects addresses that are in use.
+/// The counter only increases, and restarts at the end of the half. MAP_FIXED_NOREPLACE detects
+/// addresses that are still in use.
 static NEXT_ADDRESS: [AtomicUsize; 2] = [
     AtomicUsize::new(FIRST_ADDRESS[0]),
     AtomicUsize::new(FIRST_ADDRESS[1]),
@@ -63,7 +71,10 @@ const _: () = assert!(
 
 /// Replaces `mov $9,%eax; syscall` (mmap).
 ///
-/// Arguments are those of the system call in rdi, rsi, rdx, r10, r8, r9.
+/// Arguments are those of the system call: address in rdi, length in rsi, protection in rdx, flags
+/// in r10, descriptor in r8, offset in r9. For the runtime side, the code adds the length to the
+/// half's counter (`xadd`), and maps at the counter's previous value, until that succeeds. For the
+/// program side, two mappings of ld.so are special; all others are passed to the kernel.
 #[unsafe(naked)]
 unsafe extern "C" fn zone_mmap<const HALF: usize>() {
     naked_asm!(
@@ -113,7 +124,7 @@ unsafe extern "C" fn zone_mmap<const HALF: usize>() {
         "jz 20b",
         // ld.so's first map of a library gets the next address of the list. The map has
         // MAP_DENYWRITE, or no access rights if ld.so first reserves space for an aligned library.
-        "29: cmp qword ptr [rip + {places}], 0",
+        "29: cmp qword ptr [rip + {library_addresses}], 0",
         "je 8f",
         "test r10d, {fixed}",
         "jnz 8f",
@@ -124,9 +135,9 @@ unsafe extern "C" fn zone_mmap<const HALF: usize>() {
         "6: push rdi",
         "push rsi",
         "push r10",
-        "mov rdi, qword ptr [rip + {places}]",
+        "mov rdi, qword ptr [rip + {library_addresses}]",
         "xor ecx, ecx",
-        "lea rax, [rip + {places}]",
+        "lea rax, [rip + {library_addresses}]",
         "7: mov rsi, qword ptr [rax + rcx * 8 + 8]",
         "mov qword ptr [rax + rcx * 8], rsi",
         "inc ecx",
@@ -143,7 +154,7 @@ unsafe extern "C" fn zone_mmap<const HALF: usize>() {
         "8: mov eax, 9",
         "syscall",
         "ret",
-        places = sym LIBRARY_ADDRESSES,
+        library_addresses = sym LIBRARY_ADDRESSES,
         deny_write = const 0x800,
         private = const 2,
         read = const 1,
@@ -163,7 +174,7 @@ unsafe extern "C" fn zone_mmap<const HALF: usize>() {
 
 /// Replaces `mov $25,%eax; syscall` (mremap).
 ///
-/// A mapping of the runtime side that may move is moved within the reserved range.
+/// A mapping of the runtime side that grows and may move is moved to new addresses of its half.
 #[unsafe(naked)]
 unsafe extern "C" fn zone_mremap<const HALF: usize>() {
     naked_asm!(
@@ -204,7 +215,8 @@ unsafe extern "C" fn zone_mremap<const HALF: usize>() {
 
 /// Replaces `mov $30,%eax; syscall` (shmat).
 ///
-/// A segment gets its own address, with space for its size (shmctl(2), IPC_STAT).
+/// A segment of the runtime side gets the next address of the half. The size, which shmat(2) does
+/// not take as an argument, is obtained by shmctl(2) with IPC_STAT.
 #[unsafe(naked)]
 unsafe extern "C" fn zone_shmat<const HALF: usize>() {
     naked_asm!(
@@ -368,7 +380,7 @@ pub fn load_into(half: ReservedHalf) -> Result<(), i32> {
 pub enum PatchError {
     /// The library's code has no system call of the known form.
     NotFound,
-    /// More such places than [`MAX_SITES`].
+    /// The library's code has more than [`MAX_SITES`] such system calls.
     TooMany,
     /// mprotect(2) failed with this errno.
     Protect(i32),
@@ -376,13 +388,11 @@ pub enum PatchError {
     Outside,
 }
 
-/// Maximum number of places in one library that make one system call.
+/// Maximum number of call sites of one system call in one library.
 ///
 /// glibc has up to three.
 const MAX_SITES: usize = 16;
 /// Address of the trampolines, which follow the stubs in the stub page.
-///
-/// A trampoline consists of the instructions of a call site and a jump to its stub.
 const TRAMPOLINES: usize = STUB_PAGE + 256;
 const TRAMPOLINE_SIZE: usize = 32;
 /// Number of trampolines in use.
@@ -390,12 +400,11 @@ static TRAMPOLINES_USED: AtomicUsize = AtomicUsize::new(0);
 
 const _: () = assert!(call_sites::MAX_BETWEEN + 5 <= TRAMPOLINE_SIZE);
 
-/// Redirects every system call of this number in a library's code to its stub.
+/// Redirects every call site of this system call in a library's code to the stub.
 ///
-/// The code of `library` begins at `code`.
-///
-/// The stub pushes words below rsp, so code with a system call must not use the red zone (the area
-/// below rsp in leaf functions). glibc's functions with these calls do not use it.
+/// The code of `library` begins at `code` and has `length` bytes. The stub pushes words
+/// below rsp, so code with a system call must not use the red zone (the area below rsp in leaf
+/// functions). glibc's functions with these calls do not use it.
 ///
 /// # Safety
 /// The range must be the mapped code of a library, and no other thread may run in it.
@@ -409,8 +418,8 @@ pub unsafe fn patch(
     // SAFETY: mapped code, guaranteed by the caller; not changed before the last use of the slice.
     let text = unsafe { core::slice::from_raw_parts(code as *const u8, length) };
     let mut found = call_sites::find(text, call.number());
-    for place in &mut sites {
-        *place = found.next();
+    for site in &mut sites {
+        *site = found.next();
     }
     if found.next().is_some() {
         return Err(PatchError::TooMany);
@@ -431,13 +440,13 @@ pub unsafe fn patch(
 /// As for [`patch`].
 unsafe fn redirect(code: usize, site: CallSite, stub: usize) -> Result<(), i32> {
     const NOP: u8 = 0x90;
-    let mut bytes = [NOP; call_sites::LOAD + call_sites::MAX_BETWEEN + 2];
+    let mut bytes = [NOP; call_sites::LOAD_LENGTH + call_sites::MAX_BETWEEN + 2];
     let start = code + site.start;
     let target = if site.between == 0 {
         stub
     } else {
         // SAFETY: the instructions lie in the code, guaranteed by the caller.
-        unsafe { trampoline(start + call_sites::LOAD, site.between, stub)? }
+        unsafe { trampoline(start + call_sites::LOAD_LENGTH, site.between, stub)? }
     };
     bytes[0] = 0xb8; // mov $target,%eax
     bytes[1..5].copy_from_slice(&(target as u32).to_le_bytes());
@@ -453,29 +462,28 @@ unsafe fn redirect(code: usize, site: CallSite, stub: usize) -> Result<(), i32> 
     }
 }
 
-/// Creates a trampoline and returns its address.
-///
-/// A trampoline consists of `length` bytes of copied instructions and a jump to the stub.
+/// Creates a trampoline: `length` bytes of copied instructions, and a jump to the stub.
 ///
 /// # Safety
 /// The instructions must be readable and not depend on their address.
 unsafe fn trampoline(instructions: usize, length: usize, stub: usize) -> Result<usize, i32> {
     const ENOSPC: i32 = 28;
-    let at = TRAMPOLINES + TRAMPOLINE_SIZE * TRAMPOLINES_USED.fetch_add(1, Ordering::Relaxed);
-    if at + TRAMPOLINE_SIZE > STUB_PAGE + 4096 {
+    let index = TRAMPOLINES_USED.fetch_add(1, Ordering::Relaxed);
+    let address = TRAMPOLINES + TRAMPOLINE_SIZE * index;
+    if address + TRAMPOLINE_SIZE > STUB_PAGE + 4096 {
         return Err(ENOSPC);
     }
-    let jump = at + length;
+    let jump = address + length;
     let distance = (stub as i32).wrapping_sub((jump + 5) as i32);
     // SAFETY: the page belongs to this module; the jump ends within the trampoline.
     unsafe {
         sys::protect(STUB_PAGE, 4096, 3)?;
-        core::ptr::copy_nonoverlapping(instructions as *const u8, at as *mut u8, length);
+        core::ptr::copy_nonoverlapping(instructions as *const u8, address as *mut u8, length);
         (jump as *mut u8).write(0xe9); // jmp
         ((jump + 1) as *mut i32).write_unaligned(distance);
         sys::protect(STUB_PAGE, 4096, 5)?;
     }
-    Ok(at)
+    Ok(address)
 }
 
 /// Fails if a mapping is outside of its half of the reserved range.

@@ -1,4 +1,11 @@
-//! Attributes as Fortran's integers of the size of an address (MPI 4.1, 7.7 and 19.3.7).
+//! Attributes, whose values are integers in Fortran and pointers in C.
+//!
+//! MPI 4.1, 7.7 and 19.3.7, define the conversions.
+//!
+//! A key that Fortran creates has callbacks in Fortran. The C procedures receive callbacks of this
+//! module, which convert the arguments and call the program's. The integers have the size of an
+//! address. Marks in the key and in the address of the copy function tell the runtime that the
+//! values are integers ([`understudy_abi::fortran`]).
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use crate::mpi::*;
@@ -63,7 +70,9 @@ unsafe extern "C" {
 /// The integer's size is that of an address, or that of a C `int` in procedures of MPI-1 (MPI 4.1,
 /// 16.1).
 trait Integer: Sized {
+    /// Truncates the value to this type.
     fn of(value: isize) -> Self;
+    /// Extends this integer to the size of an address.
     fn value(self) -> isize;
 }
 
@@ -89,9 +98,9 @@ type FortranCopy<T> =
     unsafe extern "C" fn(*mut c_int, *mut c_int, *mut T, *mut T, *mut T, *mut c_int, *mut c_int);
 type FortranDelete<T> = unsafe extern "C" fn(*mut c_int, *mut c_int, *mut T, *mut T, *mut c_int);
 
-/// Callbacks of a key with their extra state.
+/// Fortran callbacks of a key, with their extra state.
 ///
-/// The C callbacks of the key receive its address as their extra state.
+/// The key's C callbacks receive the address of this structure as their extra state.
 struct AttributeKey<T> {
     copy: FortranCopy<T>,
     delete: FortranDelete<T>,
@@ -129,8 +138,10 @@ impl AttributeOwner for Datatype {
     const CREATE_KEY: CreateKey = PMPI_Type_create_keyval;
 }
 
+/// C callback that calls a key's copy subroutine.
+///
 /// # Safety
-/// MPI must call this function with a [`AttributeKey`] as the extra state.
+/// MPI must call this function with an [`AttributeKey`] as the extra state.
 unsafe extern "C" fn copy<T: Integer, O: AttributeOwner>(
     object: Handle,
     mut keyval: c_int,
@@ -139,29 +150,31 @@ unsafe extern "C" fn copy<T: Integer, O: AttributeOwner>(
     copied: *mut *mut c_void,
     flag: *mut c_int,
 ) -> c_int {
-    // SAFETY: the caller's promise; the program's callback takes the addresses of these.
+    // SAFETY: guaranteed by the caller; Fortran passes arguments by their addresses.
     unsafe {
         let key = &*key.cast::<AttributeKey<T>>();
         let (mut number, mut extra_state) = (O::NUMBER(object), T::of(key.extra_state));
         let (mut value, mut result) = (T::of(value as isize), T::of(0));
-        let (mut wanted, mut rc) = (0, SUCCESS);
+        let (mut is_copied, mut rc) = (0, SUCCESS);
         (key.copy)(
             &mut number,
             &mut keyval,
             &mut extra_state,
             &mut value,
             &mut result,
-            &mut wanted,
+            &mut is_copied,
             &mut rc,
         );
-        if rc == SUCCESS && wanted != 0 {
+        if rc == SUCCESS && is_copied != 0 {
             *copied = result.value() as *mut c_void;
         }
-        *flag = c_int::from(wanted != 0);
+        *flag = c_int::from(is_copied != 0);
         rc
     }
 }
 
+/// C callback that calls a key's delete subroutine.
+///
 /// # Safety
 /// As [`copy`].
 unsafe extern "C" fn delete<T: Integer, O: AttributeOwner>(
@@ -170,7 +183,7 @@ unsafe extern "C" fn delete<T: Integer, O: AttributeOwner>(
     value: *mut c_void,
     key: *mut c_void,
 ) -> c_int {
-    // SAFETY: the caller's promise; the program's callback takes the addresses of these.
+    // SAFETY: guaranteed by the caller; Fortran passes arguments by their addresses.
     unsafe {
         let key = &*key.cast::<AttributeKey<T>>();
         let (mut number, mut extra_state) = (O::NUMBER(object), T::of(key.extra_state));
@@ -186,22 +199,22 @@ unsafe extern "C" fn delete<T: Integer, O: AttributeOwner>(
     }
 }
 
-/// Creates a key.
+/// Creates a key with subroutines of the program as callbacks.
 ///
-/// The key's block is never freed: attributes may outlive their key (MPI 4.1, 7.7.2).
+/// The [`AttributeKey`] is never freed, because attributes may outlive their key (MPI 4.1, 7.7.2).
 ///
 /// # Safety
 /// The program must pass valid arguments, as the standard requires.
 unsafe fn create_key<T: Integer, O: AttributeOwner>(
-    (copies, deletes): (FortranCopy<T>, FortranDelete<T>),
+    (copy_subroutine, delete_subroutine): (FortranCopy<T>, FortranDelete<T>),
     extra_state: *const T,
     [keyval, ierr]: [*mut c_int; 2],
 ) {
     // SAFETY: guaranteed by the caller.
     unsafe {
         let key = AttributeKey {
-            copy: copies,
-            delete: deletes,
+            copy: copy_subroutine,
+            delete: delete_subroutine,
             extra_state: extra_state.read().value(),
         };
         let key = Box::into_raw(Box::new(key)).cast();
@@ -212,46 +225,65 @@ unsafe fn create_key<T: Integer, O: AttributeOwner>(
 }
 
 pub unsafe extern "C" fn comm_create_keyval(
-    copies: FortranCopy<isize>,
-    deletes: FortranDelete<isize>,
+    copy_subroutine: FortranCopy<isize>,
+    delete_subroutine: FortranDelete<isize>,
     keyval: *mut c_int,
     extra_state: *const isize,
     ierr: *mut c_int,
 ) {
     // SAFETY: the program passes valid arguments, as the standard requires.
-    unsafe { create_key::<isize, Comm>((copies, deletes), extra_state, [keyval, ierr]) }
+    unsafe {
+        create_key::<isize, Comm>(
+            (copy_subroutine, delete_subroutine),
+            extra_state,
+            [keyval, ierr],
+        )
+    }
 }
 
 pub unsafe extern "C" fn keyval_create(
-    copies: FortranCopy<c_int>,
-    deletes: FortranDelete<c_int>,
+    copy_subroutine: FortranCopy<c_int>,
+    delete_subroutine: FortranDelete<c_int>,
     keyval: *mut c_int,
     extra_state: *const c_int,
     ierr: *mut c_int,
 ) {
     // SAFETY: the program passes valid arguments, as the standard requires.
-    unsafe { create_key::<c_int, Comm>((copies, deletes), extra_state, [keyval, ierr]) }
+    unsafe {
+        create_key::<c_int, Comm>(
+            (copy_subroutine, delete_subroutine),
+            extra_state,
+            [keyval, ierr],
+        )
+    }
 }
 
 pub unsafe extern "C" fn type_create_keyval(
-    copies: FortranCopy<isize>,
-    deletes: FortranDelete<isize>,
+    copy_subroutine: FortranCopy<isize>,
+    delete_subroutine: FortranDelete<isize>,
     keyval: *mut c_int,
     extra_state: *const isize,
     ierr: *mut c_int,
 ) {
     // SAFETY: the program passes valid arguments, as the standard requires.
-    unsafe { create_key::<isize, Datatype>((copies, deletes), extra_state, [keyval, ierr]) }
+    unsafe {
+        create_key::<isize, Datatype>(
+            (copy_subroutine, delete_subroutine),
+            extra_state,
+            [keyval, ierr],
+        )
+    }
 }
 
-/// First key in Open MPI that is no predefined attribute of communicators.
+/// First predefined key of windows in Open MPI; lower keys are those of communicators.
 ///
-/// The values of the predefined attributes are addresses in C.
-const FIRST_OF_WINDOWS: c_int = 7;
+/// The values of communicators' predefined attributes are addresses of an int in C.
+const FIRST_WIN_KEY: c_int = 7;
 
-/// Returns the key with which C procedures access an attribute that is an integer.
+/// Returns the key with which C procedures access an attribute of this key.
 ///
-/// Keys of predefined attributes are unchanged, because their values are addresses in C.
+/// The offset tells the runtime that the value is an integer of Fortran. Predefined keys, whose
+/// values are addresses in C, are unchanged.
 fn c_key(key: c_int) -> c_int {
     if key > WIN_MODEL {
         key + fortran::INTEGER_KEY_OFFSET
@@ -260,50 +292,54 @@ fn c_key(key: c_int) -> c_int {
     }
 }
 
-/// Stores the attribute that `ask` returns, with its flag and error code.
+/// Stores the attribute that `get` returns, with its flag and error code.
+///
+/// The attribute is the address of an int if `is_address` is true; the int is then stored.
 ///
 /// # Safety
-/// The pointers must be the program's; the value of a predefined attribute must be an address.
+/// The pointers must be the program's.
 unsafe fn store_attribute<T: Integer>(
-    ask: impl FnOnce(*mut *mut c_void, *mut c_int) -> c_int,
-    is_predefined: bool,
+    get: impl FnOnce(*mut *mut c_void, *mut c_int) -> c_int,
+    is_address: bool,
     value: *mut T,
     [flag, ierr]: [*mut c_int; 2],
 ) {
-    let (mut found, mut is_set) = (core::ptr::null_mut(), 0);
-    let rc = ask(&mut found, &mut is_set);
+    let (mut attribute, mut is_set) = (core::ptr::null_mut(), 0);
+    let rc = get(&mut attribute, &mut is_set);
     if rc == SUCCESS && is_set != 0 {
         // SAFETY: guaranteed by the caller.
         unsafe {
-            let found = if is_predefined {
-                *found.cast::<c_int>() as isize
+            let integer = if is_address {
+                *attribute.cast::<c_int>() as isize
             } else {
-                found as isize
+                attribute as isize
             };
-            value.write(T::of(found));
+            value.write(T::of(integer));
         }
     }
     put(flag, logical(is_set != 0));
     put(ierr, rc);
 }
 
+/// Implements `MPI_COMM_GET_ATTR` and `MPI_ATTR_GET`.
+///
 /// # Safety
 /// The program must pass valid arguments, as the standard requires.
-unsafe fn of_comm<T: Integer>(
+unsafe fn get_comm_attribute<T: Integer>(
     comm: *const c_int,
     keyval: *const c_int,
     value: *mut T,
-    places: [*mut c_int; 2],
+    flag_and_ierr: [*mut c_int; 2],
 ) {
     // SAFETY: guaranteed by the caller.
     unsafe {
         let (comm, keyval) = (PMPI_Comm_f2c(*comm), *keyval);
-        let is_predefined = (0..FIRST_OF_WINDOWS).contains(&keyval);
+        let is_predefined = (0..FIRST_WIN_KEY).contains(&keyval);
         store_attribute(
-            |found, is_set| PMPI_Comm_get_attr(comm, c_key(keyval), found, is_set),
+            |attribute, is_set| PMPI_Comm_get_attr(comm, c_key(keyval), attribute, is_set),
             is_predefined,
             value,
-            places,
+            flag_and_ierr,
         );
     }
 }
@@ -316,7 +352,7 @@ pub unsafe extern "C" fn comm_get_attr(
     ierr: *mut c_int,
 ) {
     // SAFETY: guaranteed by the caller.
-    unsafe { of_comm(comm, keyval, value, [flag, ierr]) }
+    unsafe { get_comm_attribute(comm, keyval, value, [flag, ierr]) }
 }
 
 pub unsafe extern "C" fn attr_get(
@@ -327,7 +363,7 @@ pub unsafe extern "C" fn attr_get(
     ierr: *mut c_int,
 ) {
     // SAFETY: guaranteed by the caller.
-    unsafe { of_comm(comm, keyval, value, [flag, ierr]) }
+    unsafe { get_comm_attribute(comm, keyval, value, [flag, ierr]) }
 }
 
 pub unsafe extern "C" fn type_get_attr(
@@ -341,7 +377,7 @@ pub unsafe extern "C" fn type_get_attr(
     unsafe {
         let (datatype, keyval) = (PMPI_Type_f2c(*datatype), *keyval);
         store_attribute(
-            |found, is_set| PMPI_Type_get_attr(datatype, c_key(keyval), found, is_set),
+            |attribute, is_set| PMPI_Type_get_attr(datatype, c_key(keyval), attribute, is_set),
             false,
             value,
             [flag, ierr],
@@ -394,23 +430,31 @@ pub unsafe extern "C" fn type_set_attr(
 }
 
 pub unsafe extern "C" fn win_create_keyval(
-    copies: FortranCopy<isize>,
-    deletes: FortranDelete<isize>,
+    copy_subroutine: FortranCopy<isize>,
+    delete_subroutine: FortranDelete<isize>,
     keyval: *mut c_int,
     extra_state: *const isize,
     ierr: *mut c_int,
 ) {
     // SAFETY: the program passes valid arguments, as the standard requires.
-    unsafe { create_key::<isize, Win>((copies, deletes), extra_state, [keyval, ierr]) }
+    unsafe {
+        create_key::<isize, Win>(
+            (copy_subroutine, delete_subroutine),
+            extra_state,
+            [keyval, ierr],
+        )
+    }
 }
 
-/// Key of MPI_WIN_SIZE in Open MPI, whose value has the size of an address.
+/// Open MPI's key of MPI_WIN_SIZE, whose attribute is the address of the size.
 ///
-/// The next constants are the keys of the predefined attributes MPI_WIN_DISP_UNIT and
-/// MPI_WIN_MODEL. MPI_WIN_CREATE_FLAVOR lies between them. MPI_WIN_BASE precedes MPI_WIN_SIZE; its
-/// value is an address in Fortran, too.
+/// The key before is MPI_WIN_BASE, whose value is an address in Fortran, too.
 const WIN_SIZE: c_int = 8;
+/// Open MPI's key of MPI_WIN_DISP_UNIT; MPI_WIN_CREATE_FLAVOR and MPI_WIN_MODEL follow.
+///
+/// The three attributes are addresses of an int.
 const WIN_DISP_UNIT: c_int = 9;
+/// Open MPI's key of MPI_WIN_MODEL, the last predefined key.
 const WIN_MODEL: c_int = 11;
 
 pub unsafe extern "C" fn win_get_attr(
@@ -424,15 +468,15 @@ pub unsafe extern "C" fn win_get_attr(
     // predefined attribute is an address.
     unsafe {
         let (win, keyval) = (PMPI_Win_f2c(*win), *keyval);
-        let ask = |found: *mut *mut c_void, is_set: *mut c_int| {
-            let rc = PMPI_Win_get_attr(win, c_key(keyval), found, is_set);
+        let get = |attribute: *mut *mut c_void, is_set: *mut c_int| {
+            let rc = PMPI_Win_get_attr(win, c_key(keyval), attribute, is_set);
             if rc == SUCCESS && *is_set != 0 && keyval == WIN_SIZE {
-                *found = found.read().cast::<*mut c_void>().read();
+                *attribute = attribute.read().cast::<*mut c_void>().read();
             }
             rc
         };
-        let is_integer = (WIN_DISP_UNIT..=WIN_MODEL).contains(&keyval);
-        store_attribute(ask, is_integer, value, [flag, ierr]);
+        let is_address_of_int = (WIN_DISP_UNIT..=WIN_MODEL).contains(&keyval);
+        store_attribute(get, is_address_of_int, value, [flag, ierr]);
     }
 }
 

@@ -1,6 +1,10 @@
 //! Operators, error handlers and generalized requests (MPI 4.1, 6.9.5, 9.3 and 13.2).
 //!
-//! The callbacks are subroutines of the program, which take objects as numbers.
+//! The callbacks are subroutines of the program, which take handles as integers. C callbacks
+//! receive no extra argument by which they could find a subroutine. A subroutine is therefore
+//! passed to the runtime as a [`Closure`]: a block of memory with the address of a C function of
+//! this module and the address of the subroutine. The runtime calls the C function with the block
+//! as an additional argument ([`understudy_abi::CLOSURE`]).
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use crate::mpi::*;
@@ -26,16 +30,16 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// A subroutine of the program and the code that calls it.
+/// A subroutine of the program, and the C function that calls the subroutine.
 #[repr(C)]
 struct Closure<F> {
     code: *const c_void,
     function: F,
 }
 
-/// Returns the address of a closure, with the mark of closures.
+/// Creates a closure, and returns its address with the mark of closures.
 ///
-/// The runtime takes the address for a function's. The closure is never freed.
+/// The address is passed as that of a function. The closure is never freed.
 fn closure<F>(code: *const c_void, function: F) -> *const c_void {
     let block = Box::into_raw(Box::new(Closure { code, function }));
     block.cast::<c_void>().map_addr(|address| address | CLOSURE)
@@ -43,6 +47,8 @@ fn closure<F>(code: *const c_void, function: F) -> *const c_void {
 
 type Reduce = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_int, *mut c_int);
 
+/// Reduction function that calls a subroutine.
+///
 /// # Safety
 /// Must be called with a closure.
 unsafe extern "C" fn reduce(
@@ -66,90 +72,102 @@ pub unsafe extern "C" fn op_create(
     op: *mut c_int,
     ierr: *mut c_int,
 ) {
-    let mut made = NO_HANDLE;
+    let mut handle = NO_HANDLE;
     // SAFETY: the program passes valid arguments, as the standard requires.
     unsafe {
         let rc = PMPI_Op_create(
             closure(reduce as *const c_void, function),
             c_int::from(*commute != 0),
-            &mut made,
+            &mut handle,
         );
         if rc == SUCCESS {
-            *op = PMPI_Op_c2f(made);
+            *op = PMPI_Op_c2f(handle);
         }
         put(ierr, rc);
     }
 }
 
-type OnError = unsafe extern "C" fn(*mut c_int, *mut c_int);
-/// The arguments between the code and the closure are unspecified.
-type ErrorCode<N> = unsafe extern "C" fn(*const Handle, *mut c_int, u64, u64, *const Closure<N>);
+/// Subroutine that handles errors: handle and error code.
+type ErrorSubroutine = unsafe extern "C" fn(*mut c_int, *mut c_int);
+/// C function that handles errors, with a closure as its fifth argument.
+///
+/// The third and the fourth argument are unspecified: the standard's variadic ones.
+type ErrorHandler<F> = unsafe extern "C" fn(*const Handle, *mut c_int, u64, u64, *const Closure<F>);
 
+/// Error handler of communicators that calls a subroutine.
+///
 /// # Safety
 /// Must be called with a closure.
-unsafe extern "C" fn on_comm(
+unsafe extern "C" fn handle_comm_error(
     comm: *const Handle,
     code: *mut c_int,
     _: u64,
     _: u64,
-    closure: *const Closure<OnError>,
+    closure: *const Closure<ErrorSubroutine>,
 ) {
     // SAFETY: the arguments are those of an error handler; the subroutine takes the communicator's
     // number.
     unsafe { ((*closure).function)(&mut PMPI_Comm_c2f(*comm), code) }
 }
 
+/// Error handler of files that calls a subroutine.
+///
 /// # Safety
-/// As [`on_comm`].
-unsafe extern "C" fn on_file(
+/// As [`handle_comm_error`].
+unsafe extern "C" fn handle_file_error(
     file: *const Handle,
     code: *mut c_int,
     _: u64,
     _: u64,
-    closure: *const Closure<OnError>,
+    closure: *const Closure<ErrorSubroutine>,
 ) {
     // SAFETY: the arguments are those of an error handler; the subroutine takes the file's number.
     unsafe { ((*closure).function)(&mut PMPI_File_c2f(*file), code) }
 }
 
+/// Error handler of windows that calls a subroutine.
+///
 /// # Safety
-/// As [`on_comm`].
-unsafe extern "C" fn on_win(
+/// As [`handle_comm_error`].
+unsafe extern "C" fn handle_win_error(
     win: *const Handle,
     code: *mut c_int,
     _: u64,
     _: u64,
-    closure: *const Closure<OnError>,
+    closure: *const Closure<ErrorSubroutine>,
 ) {
     // SAFETY: the arguments are those of an error handler; the subroutine takes the window's
     // number.
     unsafe { ((*closure).function)(&mut PMPI_Win_c2f(*win), code) }
 }
 
+/// C procedure that creates an error handler.
 type Create = unsafe extern "C" fn(*const c_void, *mut Handle) -> c_int;
 
+/// Creates an error handler whose C function is `handler` and whose subroutine is `function`.
+///
 /// # Safety
 /// The program must pass valid arguments, as the standard requires.
 unsafe fn create(
     procedure: Create,
-    code: ErrorCode<OnError>,
-    function: OnError,
+    handler: ErrorHandler<ErrorSubroutine>,
+    function: ErrorSubroutine,
     errhandler: *mut c_int,
     ierr: *mut c_int,
 ) {
-    let mut made = NO_HANDLE;
+    let mut handle = NO_HANDLE;
     // SAFETY: guaranteed by the caller.
     unsafe {
-        let rc = procedure(closure(code as *const c_void, function), &mut made);
+        let rc = procedure(closure(handler as *const c_void, function), &mut handle);
         if rc == SUCCESS {
-            *errhandler = PMPI_Errhandler_c2f(made);
+            *errhandler = PMPI_Errhandler_c2f(handle);
         }
         put(ierr, rc);
     }
 }
 
 pub unsafe extern "C" fn comm_create_errhandler(
-    function: OnError,
+    function: ErrorSubroutine,
     errhandler: *mut c_int,
     ierr: *mut c_int,
 ) {
@@ -157,7 +175,7 @@ pub unsafe extern "C" fn comm_create_errhandler(
     unsafe {
         create(
             PMPI_Comm_create_errhandler,
-            on_comm,
+            handle_comm_error,
             function,
             errhandler,
             ierr,
@@ -166,7 +184,7 @@ pub unsafe extern "C" fn comm_create_errhandler(
 }
 
 pub unsafe extern "C" fn errhandler_create(
-    function: OnError,
+    function: ErrorSubroutine,
     errhandler: *mut c_int,
     ierr: *mut c_int,
 ) {
@@ -174,7 +192,7 @@ pub unsafe extern "C" fn errhandler_create(
     unsafe {
         create(
             PMPI_Comm_create_errhandler,
-            on_comm,
+            handle_comm_error,
             function,
             errhandler,
             ierr,
@@ -183,7 +201,7 @@ pub unsafe extern "C" fn errhandler_create(
 }
 
 pub unsafe extern "C" fn file_create_errhandler(
-    function: OnError,
+    function: ErrorSubroutine,
     errhandler: *mut c_int,
     ierr: *mut c_int,
 ) {
@@ -191,7 +209,7 @@ pub unsafe extern "C" fn file_create_errhandler(
     unsafe {
         create(
             PMPI_File_create_errhandler,
-            on_file,
+            handle_file_error,
             function,
             errhandler,
             ierr,
@@ -200,7 +218,7 @@ pub unsafe extern "C" fn file_create_errhandler(
 }
 
 pub unsafe extern "C" fn win_create_errhandler(
-    function: OnError,
+    function: ErrorSubroutine,
     errhandler: *mut c_int,
     ierr: *mut c_int,
 ) {
@@ -208,7 +226,7 @@ pub unsafe extern "C" fn win_create_errhandler(
     unsafe {
         create(
             PMPI_Win_create_errhandler,
-            on_win,
+            handle_win_error,
             function,
             errhandler,
             ierr,
@@ -227,58 +245,68 @@ struct GeneralizedRequest {
     extra_state: *mut isize,
 }
 
+/// C callback that calls the query subroutine.
+///
 /// # Safety
-/// MPI must call this function and the next two with a [`GeneralizedRequest`] as the extra state.
-unsafe extern "C" fn query(general: *mut c_void, status: *mut Status) -> c_int {
-    let (general, mut rc) = (general.cast::<GeneralizedRequest>(), SUCCESS);
+/// MPI must call this function with a [`GeneralizedRequest`] as the extra state.
+unsafe extern "C" fn query(state: *mut c_void, status: *mut Status) -> c_int {
+    let (state, mut rc) = (state.cast::<GeneralizedRequest>(), SUCCESS);
     // SAFETY: guaranteed by the caller.
-    unsafe { ((*general).query)((*general).extra_state, status, &mut rc) };
+    unsafe { ((*state).query)((*state).extra_state, status, &mut rc) };
     rc
 }
 
-unsafe extern "C" fn free(general: *mut c_void) -> c_int {
+/// C callback that calls the free subroutine.
+///
+/// # Safety
+/// As [`query`].
+unsafe extern "C" fn free(state: *mut c_void) -> c_int {
     let rc = &mut { SUCCESS };
     // SAFETY: guaranteed by the caller; MPI makes no further call for the request.
     unsafe {
-        let general = Box::from_raw(general.cast::<GeneralizedRequest>());
-        (general.free)(general.extra_state, rc);
+        let state = Box::from_raw(state.cast::<GeneralizedRequest>());
+        (state.free)(state.extra_state, rc);
     }
     *rc
 }
 
-unsafe extern "C" fn cancel(general: *mut c_void, complete: c_int) -> c_int {
-    let (general, mut rc) = (general.cast::<GeneralizedRequest>(), SUCCESS);
+/// C callback that calls the cancel subroutine.
+///
+/// # Safety
+/// As [`query`].
+unsafe extern "C" fn cancel(state: *mut c_void, complete: c_int) -> c_int {
+    let (state, mut rc) = (state.cast::<GeneralizedRequest>(), SUCCESS);
     // SAFETY: guaranteed by the caller.
-    unsafe { ((*general).cancel)((*general).extra_state, &mut logical(complete != 0), &mut rc) };
+    unsafe { ((*state).cancel)((*state).extra_state, &mut logical(complete != 0), &mut rc) };
     rc
 }
 
 pub unsafe extern "C" fn grequest_start(
-    queries: unsafe extern "C" fn(*mut isize, *mut Status, *mut c_int),
-    frees: unsafe extern "C" fn(*mut isize, *mut c_int),
-    cancels: unsafe extern "C" fn(*mut isize, *mut c_int, *mut c_int),
+    query_subroutine: unsafe extern "C" fn(*mut isize, *mut Status, *mut c_int),
+    free_subroutine: unsafe extern "C" fn(*mut isize, *mut c_int),
+    cancel_subroutine: unsafe extern "C" fn(*mut isize, *mut c_int, *mut c_int),
     extra_state: *mut isize,
     request: *mut c_int,
     ierr: *mut c_int,
 ) {
     // SAFETY: the program passes valid arguments, as the standard requires.
     unsafe {
-        let general = GeneralizedRequest {
-            query: queries,
-            free: frees,
-            cancel: cancels,
+        let state = GeneralizedRequest {
+            query: query_subroutine,
+            free: free_subroutine,
+            cancel: cancel_subroutine,
             extra_state,
         };
-        let mut made = NO_HANDLE;
+        let mut handle = NO_HANDLE;
         let rc = PMPI_Grequest_start(
             query,
             free,
             cancel,
-            Box::into_raw(Box::new(general)).cast(),
-            &mut made,
+            Box::into_raw(Box::new(state)).cast(),
+            &mut handle,
         );
         if rc == SUCCESS {
-            *request = PMPI_Request_c2f(made);
+            *request = PMPI_Request_c2f(handle);
         }
         put(ierr, rc);
     }

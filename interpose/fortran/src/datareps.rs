@@ -1,7 +1,8 @@
 //! Data representations of the program (MPI 4.1, 14.5.3).
 //!
-//! Data representations are registered through the C procedure, because Open MPI's bindings use a
-//! list in the library. No library calls the subroutines, so they are passed unchanged.
+//! Data representations are registered through the C procedure, because Open MPI's bindings access
+//! a list within the library. No MPI library calls the conversion subroutines, so their addresses
+//! are passed unchanged, although their arguments differ from those of C functions.
 #![allow(
     unsafe_code,
     non_snake_case,
@@ -21,24 +22,24 @@ unsafe extern "C" {
         extent: *const c_void,
         extra_state: *mut isize,
     ) -> c_int;
-    // The constant that states that no conversion is needed, under all its names.
+    // MPI_CONVERSION_FN_NULL (no conversion is necessary), as compilers mangle the name.
     fn mpi_conversion_fn_null();
     fn mpi_conversion_fn_null_();
     fn mpi_conversion_fn_null__();
     fn MPI_CONVERSION_FN_NULL();
 }
 
-/// Returns the subroutine, or null for `MPI_CONVERSION_FN_NULL`.
-fn in_c(subroutine: *const c_void) -> *const c_void {
-    let null: [unsafe extern "C" fn(); 4] = [
+/// Returns the subroutine, or C's null for `MPI_CONVERSION_FN_NULL`.
+fn c_conversion_function(subroutine: *const c_void) -> *const c_void {
+    let constants: [unsafe extern "C" fn(); 4] = [
         mpi_conversion_fn_null,
         mpi_conversion_fn_null_,
         mpi_conversion_fn_null__,
         MPI_CONVERSION_FN_NULL,
     ];
-    match null
+    match constants
         .iter()
-        .any(|&null| null as usize == subroutine as usize)
+        .any(|&constant| constant as usize == subroutine as usize)
     {
         true => core::ptr::null(),
         false => subroutine,
@@ -58,7 +59,10 @@ pub unsafe extern "C" fn register_datarep(
     // come last.
     let rc = unsafe {
         let name = string(datarep, datarep_length);
-        let (read, write) = (in_c(read_fn), in_c(write_fn));
+        let (read, write) = (
+            c_conversion_function(read_fn),
+            c_conversion_function(write_fn),
+        );
         PMPI_Register_datarep(name.as_ptr().cast(), read, write, extent_fn, extra_state)
     };
     put(ierr, rc);

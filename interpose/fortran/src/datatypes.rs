@@ -9,28 +9,50 @@ unsafe extern "C" {
     fn PMPI_Comm_call_errhandler(comm: Handle, class: c_int) -> c_int;
 }
 
+/// Fortran's handle of MPI_COMM_WORLD in Open MPI.
 const WORLD: c_int = 0;
 
-/// Open MPI's classes, sizes in bytes, and numbers of the datatypes in Fortran.
+/// `MPI_TYPECLASS_INTEGER`, `MPI_TYPECLASS_REAL` and `MPI_TYPECLASS_COMPLEX` of Open MPI.
+const INTEGER: c_int = 1;
+const REAL: c_int = 2;
+const COMPLEX: c_int = 3;
+
+/// Datatype of a class and size.
+struct SizedType {
+    class: c_int,
+    /// Size in bytes.
+    size: c_int,
+    /// Fortran's handle of the datatype in Open MPI.
+    number: c_int,
+}
+
+const fn sized(class: c_int, size: c_int, number: c_int) -> SizedType {
+    SizedType {
+        class,
+        size,
+        number,
+    }
+}
+
+/// All datatypes with a class.
 ///
-/// The classes are `MPI_TYPECLASS_INTEGER`, `_REAL` and `_COMPLEX`. If several datatypes match, the
-/// first one is listed.
-const TYPES: [(c_int, c_int, c_int); 12] = [
-    (1, 1, 8),
-    (1, 2, 9),
-    (1, 4, 7),
-    (1, 8, 11),
-    (1, 16, 12),
-    (2, 2, 28),
-    (2, 4, 13),
-    (2, 8, 15),
-    (2, 16, 16),
-    (3, 8, 18),
-    (3, 16, 20),
-    (3, 32, 21),
+/// The first one that Open MPI has is used where several have one class and size.
+const TYPES: [SizedType; 12] = [
+    sized(INTEGER, 1, 8),
+    sized(INTEGER, 2, 9),
+    sized(INTEGER, 4, 7),
+    sized(INTEGER, 8, 11),
+    sized(INTEGER, 16, 12),
+    sized(REAL, 2, 28),
+    sized(REAL, 4, 13),
+    sized(REAL, 8, 15),
+    sized(REAL, 16, 16),
+    sized(COMPLEX, 8, 18),
+    sized(COMPLEX, 16, 20),
+    sized(COMPLEX, 32, 21),
 ];
 
-/// Returns true if the library has the datatype: compilers differ.
+/// Returns true if the library was built with a compiler that has the datatype.
 fn is_available(number: c_int) -> bool {
     let mut size = 0;
     // SAFETY: queries the size of a predefined datatype.
@@ -44,13 +66,13 @@ pub unsafe extern "C" fn type_match_size(
     ierr: *mut c_int,
 ) {
     // SAFETY: the program passes valid arguments, as the standard requires.
-    let wanted = unsafe { (*class, *size) };
-    let found = TYPES
+    let (class, size) = unsafe { (*class, *size) };
+    let matching = TYPES
         .iter()
-        .find(|&&(class, size, _)| (class, size) == wanted);
-    match found.filter(|&&(_, _, number)| is_available(number)) {
-        Some(&(_, _, number)) => {
-            put(datatype, number);
+        .find(|sized| sized.class == class && sized.size == size);
+    match matching.filter(|sized| is_available(sized.number)) {
+        Some(sized) => {
+            put(datatype, sized.number);
             put(ierr, SUCCESS);
         }
         None => {

@@ -1,4 +1,4 @@
-//! The C procedures, and conversions between the bindings (MPI 4.1, 19.3).
+//! C procedures, and conversions between the C and Fortran bindings (MPI 4.1, 19.3).
 #![allow(unsafe_code, non_snake_case)]
 
 use alloc::vec::Vec;
@@ -69,10 +69,10 @@ unsafe extern "C" {
     static mpi_fortran_statuses_ignore_: c_int;
 }
 
-/// Address of a common block.
+/// Variable of the C bindings that contains the address of a common block.
 ///
-/// The address is writable: if an unprotected program opens the MPI library late, the address
-/// receives the library's own value.
+/// The variable is writable: if an unprotected program opens the MPI library late, the preload
+/// library copies the library's own value into it.
 #[repr(transparent)]
 pub struct Common(UnsafeCell<*const c_int>);
 
@@ -95,48 +95,50 @@ pub static MPI_F08_STATUS_IGNORE: Common = Common::new(&raw const mpi_fortran_st
 #[unsafe(no_mangle)]
 pub static MPI_F08_STATUSES_IGNORE: Common = Common::new(&raw const mpi_fortran_statuses_ignore_);
 
-fn is_at(place: *const c_int, constant: *const c_int) -> bool {
-    core::ptr::eq(place, constant)
+fn is_at(address: *const c_int, constant: *const c_int) -> bool {
+    core::ptr::eq(address, constant)
 }
 
-/// Returns a buffer, or the constant of the C bindings that the address represents.
-pub fn data(given: *mut c_void) -> *mut c_void {
-    if is_at(given.cast(), &raw const mpi_fortran_in_place_) {
+/// Converts the address of a buffer to C: C's constant for `MPI_IN_PLACE` and `MPI_BOTTOM`.
+pub fn data(buffer: *mut c_void) -> *mut c_void {
+    if is_at(buffer.cast(), &raw const mpi_fortran_in_place_) {
         IN_PLACE
-    } else if is_at(given.cast(), &raw const mpi_fortran_bottom_) {
+    } else if is_at(buffer.cast(), &raw const mpi_fortran_bottom_) {
         BOTTOM
     } else {
-        given
+        buffer
     }
 }
 
 /// Stores an integer, such as the error code, unless the pointer is null.
-pub fn put(place: *mut c_int, value: c_int) {
-    if !place.is_null() {
+pub fn put(variable: *mut c_int, value: c_int) {
+    if !variable.is_null() {
         // SAFETY: the pointer is the program's.
-        unsafe { *place = value };
+        unsafe { *variable = value };
     }
 }
 
 /// Stores a status, unless the program ignores it.
-pub fn put_status(place: *mut c_int, status: &Status) {
-    if !is_at(place, &raw const mpi_fortran_status_ignore_) {
+pub fn put_status(array: *mut c_int, status: &Status) {
+    if !is_at(array, &raw const mpi_fortran_status_ignore_) {
         // SAFETY: the program's array has this number of integers.
-        unsafe { place.copy_from_nonoverlapping(status.0.as_ptr(), STATUS_SIZE) };
+        unsafe { array.copy_from_nonoverlapping(status.0.as_ptr(), STATUS_SIZE) };
     }
 }
 
 /// Stores statuses, unless the program ignores them.
-pub fn put_statuses(place: *mut c_int, statuses: &[Status]) {
-    if is_at(place, &raw const mpi_fortran_statuses_ignore_) {
+pub fn put_statuses(array: *mut c_int, statuses: &[Status]) {
+    if is_at(array, &raw const mpi_fortran_statuses_ignore_) {
         return;
     }
     for (i, status) in statuses.iter().enumerate() {
-        put_status(place.wrapping_add(i * STATUS_SIZE), status);
+        put_status(array.wrapping_add(i * STATUS_SIZE), status);
     }
 }
 
-/// Returns a truth value of the compiler that the bindings were built with.
+/// Converts a boolean to a LOGICAL.
+///
+/// The value for true depends on the compiler of the bindings.
 pub fn logical(value: bool) -> c_int {
     static TRUE: AtomicI32 = AtomicI32::new(0);
     if !value {
@@ -159,18 +161,21 @@ fn query_true() -> c_int {
     // SAFETY: dlsym(3) in the default scope; the procedure takes the addresses of a truth value and
     // an error code.
     unsafe {
-        let found = dlsym(core::ptr::null_mut(), c"mpi_initialized_".as_ptr());
-        if found.is_null() {
+        let address = dlsym(core::ptr::null_mut(), c"mpi_initialized_".as_ptr());
+        if address.is_null() {
             return 1;
         }
-        let initialized: unsafe extern "C" fn(*mut c_int, *mut c_int) = core::mem::transmute(found);
+        let initialized: unsafe extern "C" fn(*mut c_int, *mut c_int) =
+            core::mem::transmute(address);
         let (mut flag, mut ierr) = (0, 0);
         initialized(&mut flag, &mut ierr);
         if flag == 0 { 1 } else { flag }
     }
 }
 
-/// Returns the handles of `count` datatypes; none for a buffer in place.
+/// Converts `count` datatypes to C.
+///
+/// MPI ignores them if the buffer is `MPI_IN_PLACE`; none is then converted.
 ///
 /// # Safety
 /// `list` must contain at least this number of datatypes.
@@ -188,12 +193,12 @@ pub unsafe fn types(
         .collect()
 }
 
-/// Returns an integer that a procedure stores; 0 if it fails.
+/// Returns the integer that `procedure` stores; 0 if it fails.
 ///
-/// The call for which the integer is needed fails then, too.
-fn query(ask: impl FnOnce(*mut c_int) -> c_int) -> c_int {
+/// After such a failure, the call for which the integer is needed fails, too.
+fn query(procedure: impl FnOnce(*mut c_int) -> c_int) -> c_int {
     let mut value = 0;
-    match ask(&mut value) {
+    match procedure(&mut value) {
         SUCCESS => value,
         _ => 0,
     }
@@ -213,7 +218,7 @@ pub fn peer_count(comm: Handle) -> usize {
     size as usize
 }
 
-/// Returns the numbers of neighbours that send to this process, and that it sends to.
+/// Returns the numbers of sources and destinations among the neighbours of this process.
 fn neighbours(comm: Handle) -> (c_int, c_int) {
     // SAFETY: queries about a handle of the program.
     unsafe {
@@ -228,11 +233,11 @@ fn neighbours(comm: Handle) -> (c_int, c_int) {
                 (count, count)
             }
             DIST_GRAPH => {
-                let (mut to, mut weighted) = (0, 0);
-                let from = query(|from| {
-                    PMPI_Dist_graph_neighbors_count(comm, from, &mut to, &mut weighted)
+                let (mut destinations, mut weighted) = (0, 0);
+                let sources = query(|sources| {
+                    PMPI_Dist_graph_neighbors_count(comm, sources, &mut destinations, &mut weighted)
                 });
-                (from, to)
+                (sources, destinations)
             }
             _ => (0, 0),
         }

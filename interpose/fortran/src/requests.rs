@@ -1,4 +1,4 @@
-//! Waits and tests (MPI 4.1, 3.7 and 4.2); Fortran's indices start at one.
+//! Waits and tests (MPI 4.1, 3.7 and 4.2), in which Fortran's indices begin with one.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use crate::mpi::*;
@@ -49,15 +49,18 @@ unsafe extern "C" {
 
 /// The program's requests, in the form that the C bindings take.
 struct Requests {
+    /// The program's array of requests.
     numbers: *mut c_int,
     handles: Vec<Handle>,
     statuses: Vec<Status>,
 }
 
 impl Requests {
+    /// Converts the program's requests to C.
+    ///
     /// # Safety
     /// `numbers` must point to `count` requests.
-    unsafe fn at(numbers: *mut c_int, count: c_int) -> Requests {
+    unsafe fn from_fortran(numbers: *mut c_int, count: c_int) -> Requests {
         let count = count.max(0) as usize;
         Requests {
             // SAFETY: guaranteed by the caller.
@@ -69,7 +72,7 @@ impl Requests {
         }
     }
 
-    /// Stores the number of a request after the C procedure.
+    /// Stores the C procedure's request at this index in the program's array.
     fn put(&self, index: usize) {
         // SAFETY: the index is in range; the C procedure has set the handle.
         unsafe { *self.numbers.add(index) = PMPI_Request_c2f(self.handles[index]) };
@@ -83,11 +86,11 @@ impl Requests {
 pub unsafe extern "C" fn wait(request: *mut c_int, status: *mut c_int, ierr: *mut c_int) {
     // SAFETY: the program passes valid arguments, as the standard requires.
     unsafe {
-        let (mut handle, mut got) = (PMPI_Request_f2c(*request), Status::default());
-        let rc = PMPI_Wait(&mut handle, &mut got);
+        let (mut handle, mut result) = (PMPI_Request_f2c(*request), Status::default());
+        let rc = PMPI_Wait(&mut handle, &mut result);
         if rc == SUCCESS {
             *request = PMPI_Request_c2f(handle);
-            put_status(status, &got);
+            put_status(status, &result);
         }
         put(ierr, rc);
     }
@@ -101,12 +104,13 @@ pub unsafe extern "C" fn test(
 ) {
     // SAFETY: the program passes valid arguments, as the standard requires.
     unsafe {
-        let (mut handle, mut done, mut got) = (PMPI_Request_f2c(*request), 0, Status::default());
-        let rc = PMPI_Test(&mut handle, &mut done, &mut got);
-        put(flag, logical(done != 0));
-        if rc == SUCCESS && done != 0 {
+        let (mut handle, mut is_complete, mut result) =
+            (PMPI_Request_f2c(*request), 0, Status::default());
+        let rc = PMPI_Test(&mut handle, &mut is_complete, &mut result);
+        put(flag, logical(is_complete != 0));
+        if rc == SUCCESS && is_complete != 0 {
             *request = PMPI_Request_c2f(handle);
-            put_status(status, &got);
+            put_status(status, &result);
         }
         put(ierr, rc);
     }
@@ -120,7 +124,7 @@ pub unsafe extern "C" fn waitall(
 ) {
     // SAFETY: the program passes valid arguments, as the standard requires.
     unsafe {
-        let mut all = Requests::at(requests, *count);
+        let mut all = Requests::from_fortran(requests, *count);
         let rc = PMPI_Waitall(*count, all.handles.as_mut_ptr(), all.statuses.as_mut_ptr());
         if rc == SUCCESS || rc == ERR_IN_STATUS {
             all.put_all();
@@ -139,15 +143,15 @@ pub unsafe extern "C" fn testall(
 ) {
     // SAFETY: the program passes valid arguments, as the standard requires.
     unsafe {
-        let (mut all, mut done) = (Requests::at(requests, *count), 0);
+        let (mut all, mut is_complete) = (Requests::from_fortran(requests, *count), 0);
         let rc = PMPI_Testall(
             *count,
             all.handles.as_mut_ptr(),
-            &mut done,
+            &mut is_complete,
             all.statuses.as_mut_ptr(),
         );
-        put(flag, logical(done != 0));
-        if rc == ERR_IN_STATUS || rc == SUCCESS && done != 0 {
+        put(flag, logical(is_complete != 0));
+        if rc == ERR_IN_STATUS || rc == SUCCESS && is_complete != 0 {
             all.put_all();
             put_statuses(statuses, &all.statuses);
         }
@@ -155,14 +159,14 @@ pub unsafe extern "C" fn testall(
     }
 }
 
-/// Stores the index of the completed request, if there is one.
-fn put_one(all: &Requests, found: c_int, index: *mut c_int) {
-    match usize::try_from(found) {
-        Ok(found) => {
-            all.put(found);
-            put(index, found as c_int + 1);
+/// Stores the completed request and its index, or the index `MPI_UNDEFINED` if there is none.
+fn put_one(all: &Requests, c_index: c_int, index: *mut c_int) {
+    match usize::try_from(c_index) {
+        Ok(completed) => {
+            all.put(completed);
+            put(index, c_index + 1);
         }
-        Err(_) => put(index, found),
+        Err(_) => put(index, c_index),
     }
 }
 
@@ -175,12 +179,15 @@ pub unsafe extern "C" fn waitany(
 ) {
     // SAFETY: the program passes valid arguments, as the standard requires.
     unsafe {
-        let (mut all, mut found, mut got) =
-            (Requests::at(requests, *count), UNDEFINED, Status::default());
-        let rc = PMPI_Waitany(*count, all.handles.as_mut_ptr(), &mut found, &mut got);
+        let (mut all, mut c_index, mut result) = (
+            Requests::from_fortran(requests, *count),
+            UNDEFINED,
+            Status::default(),
+        );
+        let rc = PMPI_Waitany(*count, all.handles.as_mut_ptr(), &mut c_index, &mut result);
         if rc == SUCCESS {
-            put_one(&all, found, index);
-            put_status(status, &got);
+            put_one(&all, c_index, index);
+            put_status(status, &result);
         }
         put(ierr, rc);
     }
@@ -196,8 +203,8 @@ pub unsafe extern "C" fn testany(
 ) {
     // SAFETY: the program passes valid arguments, as the standard requires.
     unsafe {
-        let (mut all, mut found, mut done, mut got) = (
-            Requests::at(requests, *count),
+        let (mut all, mut c_index, mut is_complete, mut result) = (
+            Requests::from_fortran(requests, *count),
             UNDEFINED,
             0,
             Status::default(),
@@ -205,20 +212,22 @@ pub unsafe extern "C" fn testany(
         let rc = PMPI_Testany(
             *count,
             all.handles.as_mut_ptr(),
-            &mut found,
-            &mut done,
-            &mut got,
+            &mut c_index,
+            &mut is_complete,
+            &mut result,
         );
-        put(flag, logical(done != 0));
+        put(flag, logical(is_complete != 0));
         if rc == SUCCESS {
-            put_one(&all, if done != 0 { found } else { UNDEFINED }, index);
-            put_status(status, &got);
+            let completed = if is_complete != 0 { c_index } else { UNDEFINED };
+            put_one(&all, completed, index);
+            put_status(status, &result);
         }
         put(ierr, rc);
     }
 }
 
-type OfSome =
+/// C procedure `MPI_Waitsome` or `MPI_Testsome`.
+type SomeProcedure =
     unsafe extern "C" fn(c_int, *mut Handle, *mut c_int, *mut c_int, *mut Status) -> c_int;
 
 /// Implements `MPI_WAITSOME` and `MPI_TESTSOME`.
@@ -226,29 +235,29 @@ type OfSome =
 /// # Safety
 /// The program must pass valid arguments, as the standard requires.
 unsafe fn wait_or_test_some(
-    procedure: OfSome,
+    procedure: SomeProcedure,
     incount: *const c_int,
     requests: *mut c_int,
     [outcount, indices, statuses, ierr]: [*mut c_int; 4],
 ) {
     // SAFETY: guaranteed by the caller.
     unsafe {
-        let (mut all, mut found) = (Requests::at(requests, *incount), UNDEFINED);
+        let (mut all, mut completed) = (Requests::from_fortran(requests, *incount), UNDEFINED);
         let rc = procedure(
             *incount,
             all.handles.as_mut_ptr(),
-            &mut found,
+            &mut completed,
             indices,
             all.statuses.as_mut_ptr(),
         );
         if rc == SUCCESS || rc == ERR_IN_STATUS {
-            put(outcount, found);
-            let found = found.max(0) as usize;
-            for index in (0..found).map(|i| indices.add(i)) {
+            put(outcount, completed);
+            let completed = completed.max(0) as usize;
+            for index in (0..completed).map(|i| indices.add(i)) {
                 all.put(*index as usize);
                 *index += 1;
             }
-            put_statuses(statuses, &all.statuses[..found]);
+            put_statuses(statuses, &all.statuses[..completed]);
         }
         put(ierr, rc);
     }

@@ -1,4 +1,6 @@
-//! Strings of fixed length, padded with blanks; values of info objects (MPI 4.1, 10).
+//! Fortran's strings, which have a fixed length and are padded with blanks.
+//!
+//! Also the procedures that return values of info objects (MPI 4.1, 10) as such strings.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use crate::mpi::*;
@@ -41,55 +43,55 @@ pub unsafe fn string(text: *const u8, length: c_int) -> Vec<u8> {
 /// Stores a string and pads it with blanks.
 ///
 /// # Safety
-/// The string at `place` must have this length.
-unsafe fn fill(place: *mut u8, length: c_int, text: &[u8]) {
+/// `string` must have this length.
+unsafe fn fill(string: *mut u8, length: c_int, text: &[u8]) {
     // SAFETY: guaranteed by the caller.
-    let place = unsafe { core::slice::from_raw_parts_mut(place, length.max(0) as usize) };
-    let shown = text.len().min(place.len());
-    place[..shown].copy_from_slice(&text[..shown]);
-    place[shown..].fill(b' ');
+    let string = unsafe { core::slice::from_raw_parts_mut(string, length.max(0) as usize) };
+    let copied = text.len().min(string.len());
+    string[..copied].copy_from_slice(&text[..copied]);
+    string[copied..].fill(b' ');
 }
 
 /// Converts a string to C; Open MPI's bindings call this function and free the result.
 ///
 /// # Safety
-/// `text` must have this length; `made` must be writable.
+/// `text` must have this length; `result` must be writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ompi_fortran_string_f2c(
     text: *const u8,
     length: c_int,
-    made: *mut *mut u8,
+    result: *mut *mut u8,
 ) -> c_int {
     // SAFETY: guaranteed by the caller.
-    unsafe { *made = string(text, length).leak().as_mut_ptr() };
+    unsafe { *result = string(text, length).leak().as_mut_ptr() };
     SUCCESS
 }
 
 /// Converts a C string to Fortran.
 ///
 /// # Safety
-/// `text` must be a C string; the string at `place` must have this length.
+/// `text` must be a C string; `result` must have this length.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ompi_fortran_string_c2f(
     text: *const c_char,
-    place: *mut u8,
+    result: *mut u8,
     length: c_int,
 ) -> c_int {
     // SAFETY: guaranteed by the caller.
-    unsafe { fill(place, length, core::ffi::CStr::from_ptr(text).to_bytes()) };
+    unsafe { fill(result, length, core::ffi::CStr::from_ptr(text).to_bytes()) };
     SUCCESS
 }
 
 /// Returns a null-terminated C list of `count` strings, or of those before a blank one.
 ///
 /// # Safety
-/// The strings must have this length and be `apart` bytes apart. Without `count`, one must be
-/// blank.
+/// The strings must have this length, and begin `stride` bytes after each other. Without `count`,
+/// one of them must be blank.
 unsafe fn c_list(
     mut text: *const u8,
     count: Option<usize>,
     length: c_int,
-    apart: c_int,
+    stride: c_int,
 ) -> *mut *mut u8 {
     let mut all = Vec::new();
     while count.is_none_or(|count| all.len() < count) {
@@ -99,7 +101,7 @@ unsafe fn c_list(
             break;
         }
         all.push(one.leak().as_mut_ptr());
-        text = text.wrapping_offset(apart as isize);
+        text = text.wrapping_offset(stride as isize);
     }
     all.push(core::ptr::null_mut());
     all.leak().as_mut_ptr()
@@ -108,56 +110,58 @@ unsafe fn c_list(
 /// Converts the arguments of MPI_Comm_spawn to C; Open MPI's bindings free the result.
 ///
 /// # Safety
-/// The strings must have this length, be `apart` bytes apart, and end with a blank one. `made` must
-/// be writable.
+/// The strings must have this length, and begin `stride` bytes after each other; the last one must
+/// be blank. `result` must be writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ompi_fortran_argv_blank_f2c(
     array: *const u8,
     length: c_int,
-    apart: c_int,
-    made: *mut *mut *mut u8,
+    stride: c_int,
+    result: *mut *mut *mut u8,
 ) -> c_int {
     // SAFETY: guaranteed by the caller.
-    unsafe { *made = c_list(array, None, length, apart) };
+    unsafe { *result = c_list(array, None, length, stride) };
     SUCCESS
 }
 
 /// Converts `count` strings like [`ompi_fortran_argv_blank_f2c`].
 ///
 /// # Safety
-/// The strings must have this length and be `apart` bytes apart. `made` must be writable.
+/// The strings must have this length, and begin `stride` bytes after each other. `result` must be
+/// writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ompi_fortran_argv_count_f2c(
     array: *const u8,
     count: c_int,
     length: c_int,
-    apart: c_int,
-    made: *mut *mut *mut u8,
+    stride: c_int,
+    result: *mut *mut *mut u8,
 ) -> c_int {
     // SAFETY: guaranteed by the caller.
-    unsafe { *made = c_list(array, Some(count.max(0) as usize), length, apart) };
+    unsafe { *result = c_list(array, Some(count.max(0) as usize), length, stride) };
     SUCCESS
 }
 
 /// Converts the arguments of `count` programs, which are the rows of an array.
 ///
 /// # Safety
-/// Each row must end with a blank string; the strings must have this length. `made` must be
+/// Each row must end with a blank string; the strings must have this length. `result` must be
 /// writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ompi_fortran_multiple_argvs_f2c(
     count: c_int,
     array: *const u8,
     length: c_int,
-    made: *mut *mut *mut *mut u8,
+    result: *mut *mut *mut *mut u8,
 ) -> c_int {
     let row = |row: c_int| array.wrapping_offset(row as isize * length as isize);
-    // SAFETY: guaranteed by the caller; two strings of a row are one column apart.
+    // SAFETY: guaranteed by the caller. Fortran stores arrays by columns, so the strings of a row
+    // begin one column (`length * count` bytes) after each other.
     unsafe {
         let all: Vec<_> = (0..count)
-            .map(|at| c_list(row(at), None, length, length * count))
+            .map(|index| c_list(row(index), None, length, length * count))
             .collect();
-        *made = all.leak().as_mut_ptr();
+        *result = all.leak().as_mut_ptr();
     }
     SUCCESS
 }
@@ -186,19 +190,19 @@ unsafe fn value_of(info: *const c_int, key: &[u8]) -> Result<Option<Vec<u8>>, c_
     }
 }
 
-/// Stores the flag and the error code, and passes a found value to `show`.
+/// Stores the flag and the error code, and passes a value to `store`.
 fn store_result(
-    found: Result<Option<Vec<u8>>, c_int>,
+    value: Result<Option<Vec<u8>>, c_int>,
     flag: *mut c_int,
     ierr: *mut c_int,
-    show: impl FnOnce(&[u8]),
+    store: impl FnOnce(&[u8]),
 ) {
-    match found {
-        Ok(found) => {
-            put(flag, logical(found.is_some()));
+    match value {
+        Ok(value) => {
+            put(flag, logical(value.is_some()));
             put(ierr, SUCCESS);
-            if let Some(text) = found {
-                show(&text);
+            if let Some(text) = value {
+                store(&text);
             }
         }
         Err(rc) => put(ierr, rc),
@@ -218,10 +222,10 @@ pub unsafe extern "C" fn info_get(
     // SAFETY: the program passes valid arguments, as the standard requires; the lengths of strings
     // come last.
     unsafe {
-        let found = value_of(info, &string(key, key_length));
-        let most = (*valuelen).max(0) as usize;
-        store_result(found, flag, ierr, |text| {
-            fill(value, value_length, &text[..text.len().min(most)])
+        let key_value = value_of(info, &string(key, key_length));
+        let max_length = (*valuelen).max(0) as usize;
+        store_result(key_value, flag, ierr, |text| {
+            fill(value, value_length, &text[..text.len().min(max_length)])
         });
     }
 }
@@ -238,8 +242,8 @@ pub unsafe extern "C" fn info_get_string(
 ) {
     // SAFETY: as above.
     unsafe {
-        let found = value_of(info, &string(key, key_length));
-        store_result(found, flag, ierr, |text| {
+        let key_value = value_of(info, &string(key, key_length));
+        store_result(key_value, flag, ierr, |text| {
             if *buflen > 0 {
                 fill(
                     value,

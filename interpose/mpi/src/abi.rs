@@ -10,9 +10,9 @@
 //!                       runtime's `Program`                 [`LibraryEdge`]
 //! ```
 //!
-//! With Open MPI neither edge exists: the tables of called functions contain the handlers and the
-//! library's procedures. Handles of a real library with another ABI are kept unchanged, in the low
-//! bytes of the `Real…` types.
+//! With Open MPI neither edge exists: the tables of called functions then contain the handlers and
+//! the library's procedures themselves. The edge to the library does not convert handles: the
+//! `Real…` types contain the library's handles in their low bytes.
 
 mod abi_edge;
 mod arguments;

@@ -1,4 +1,4 @@
-//! Any number of bytes as one message, although counts of procedures have 31 bits.
+//! Messages of any number of bytes, although counts of procedures have 31 bits.
 #![allow(unsafe_code)]
 
 use crate::comm::byte;
@@ -14,11 +14,14 @@ const BLOCK: usize = 1 << 30;
 pub struct Bytes {
     count: c_int,
     datatype: RealDatatype,
-    is_made: bool,
+    is_created: bool,
 }
 
 impl Bytes {
     /// Returns count and datatype for `length` bytes.
+    ///
+    /// More than 2³¹ - 1 bytes are one element of a datatype, which consists of blocks of
+    /// [`BLOCK`] bytes and the remaining bytes.
     ///
     /// # Errors
     /// The library's error.
@@ -27,13 +30,13 @@ impl Bytes {
             return Ok(Bytes {
                 count,
                 datatype: byte(),
-                is_made: false,
+                is_created: false,
             });
         }
         let (blocks, rest) = ((length / BLOCK) as c_int, (length % BLOCK) as c_int);
         let none = RealDatatype(std::ptr::null_mut());
-        let (mut block, mut most, mut all) = (none, none, none);
-        let ends = [0, (length - length % BLOCK) as isize];
+        let (mut block, mut all_blocks, mut whole) = (none, none, none);
+        let displacements = [0, (length - length % BLOCK) as isize];
         // SAFETY: variables of this function; lengths, displacements and types of two parts.
         unsafe {
             check(real::PMPI_Type_contiguous(
@@ -41,23 +44,23 @@ impl Bytes {
                 byte(),
                 &mut block,
             ))?;
-            check(real::PMPI_Type_contiguous(blocks, block, &mut most))?;
-            let (lengths, types) = ([1, rest], [most, byte()]);
+            check(real::PMPI_Type_contiguous(blocks, block, &mut all_blocks))?;
+            let (lengths, types) = ([1, rest], [all_blocks, byte()]);
             check(real::PMPI_Type_create_struct(
                 2,
                 lengths.as_ptr(),
-                ends.as_ptr(),
+                displacements.as_ptr(),
                 types.as_ptr(),
-                &mut all,
+                &mut whole,
             ))?;
-            check(real::PMPI_Type_commit(&mut all))?;
+            check(real::PMPI_Type_commit(&mut whole))?;
             check(real::PMPI_Type_free(&mut block))?;
-            check(real::PMPI_Type_free(&mut most))?;
+            check(real::PMPI_Type_free(&mut all_blocks))?;
         }
         Ok(Bytes {
             count: 1,
-            datatype: all,
-            is_made: true,
+            datatype: whole,
+            is_created: true,
         })
     }
 
@@ -68,7 +71,7 @@ impl Bytes {
 
     /// Returns the datatype, which exists until this value is dropped.
     ///
-    /// Messages in flight keep it alive.
+    /// Pending messages that use the datatype complete normally after that (MPI 4.1, 5.1.9).
     pub fn datatype(&self) -> RealDatatype {
         self.datatype
     }
@@ -76,7 +79,7 @@ impl Bytes {
 
 impl Drop for Bytes {
     fn drop(&mut self) {
-        if self.is_made {
+        if self.is_created {
             // SAFETY: a datatype of the runtime.
             unsafe { real::PMPI_Type_free(&mut self.datatype) };
         }

@@ -1,12 +1,14 @@
 //! Calls of the real library that a signal handler can abandon.
 //!
-//! Calls that wait for a failed process of the job never return. After a failure, the process
-//! manager sets the *generation number* of the next MPI instance in a page that it shares with this
-//! process ([`SharedPage`]), and sends [`INTERRUPT`] to the thread that is inside the library,
-//! until that thread has left the library. The handler discards the library's frames: the call
-//! returns [`ABANDONED`] to the runtime, like an error of the library. From then on every call
-//! returns `ABANDONED` at once, until the MPI side has been reset (`side`) and [`enter_instance`]
-//! is called with the new generation number.
+//! A call that waits for a failed process of the job never returns. After a failure, the node
+//! manager stores the *generation number* of the next MPI instance in a page that it shares with
+//! this process ([`SharedPage`]). It then sends [`INTERRUPT`] to the thread that is inside the
+//! library, repeatedly, until that thread has left the library. The signal handler discards the
+//! library's frames: it sets the stack pointer to the frame that `call_N` has made, and continues
+//! in [`abandon`], which restores the registers from the frame. The call thus returns
+//! [`ABANDONED`] to the runtime, like an error of the library. From then on every call returns
+//! `ABANDONED` at once, until the MPI side has been reset (`side`) and [`enter_instance`] is
+//! called with the new generation number.
 //!
 //! ```text
 //!   caller ─► procedure (naked, generated) ─► call_N ── copies N stack words ──► the library
@@ -32,20 +34,20 @@ use understudy_numbers::Generation;
 
 /// Return code of an abandoned call.
 ///
-/// Error class that the library itself does not use.
+/// The value is an error class that no supported library uses.
 pub const ABANDONED: c_int = 77;
 
-/// Time by which an error or fault of the library may precede its explanation.
+/// Time limit for the report of a failure.
 ///
-/// The explanation is a report that another process has failed.
+/// The failure has caused an error or a fault of the library.
 const REPORT_LIMIT: Duration = Duration::from_secs(2);
-/// Interval at which such a report is polled for.
+/// Interval at which the report of a failure is polled for.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Number of the main thread; the number of any other thread is its thread id.
 pub const MAIN_THREAD: u32 = 1;
 
-/// Page that this process shares with its process manager.
+/// Page that this process shares with its node manager.
 #[repr(C)]
 pub struct SharedPage {
     /// Generation number of the required MPI instance; written by the manager.
@@ -56,12 +58,13 @@ pub struct SharedPage {
     pub is_inside: AtomicU32,
 }
 
-/// Page of a process without a process manager.
+/// Page of a process without a node manager.
 static DEFAULT_PAGE: SharedPage = SharedPage {
     generation: AtomicU32::new(0),
     is_inside: AtomicU32::new(0),
 };
 
+/// Address of the [`SharedPage`] in use; zero before [`use_default_page`].
 static PAGE: AtomicUsize = AtomicUsize::new(0);
 /// Value that is not the generation number of any MPI instance.
 const NO_GENERATION: u32 = u32::MAX;
@@ -77,12 +80,12 @@ static FRAME: AtomicUsize = AtomicUsize::new(0);
 
 /// Returns the word for the number of the thread that calls the library.
 ///
-/// 1 for the main thread. Only one thread at a time may call the library.
+/// The main thread has the number 1. Only one thread at a time may call the library.
 pub fn caller() -> &'static AtomicU32 {
     &CALLER
 }
 
-/// Sets the page of a process without a process manager, whose calls are never abandoned.
+/// Sets the page of a process without a node manager, whose calls are never abandoned.
 pub(crate) fn use_default_page() {
     if PAGE.load(Ordering::Relaxed) == 0 {
         PAGE.store(&raw const DEFAULT_PAGE as usize, Ordering::Relaxed);
@@ -104,7 +107,7 @@ fn replace_page() -> usize {
 /// Lets calls be abandoned as the page requires.
 pub fn use_page(page: &'static SharedPage) {
     PAGE.store(std::ptr::from_ref(page) as usize, Ordering::Relaxed);
-    cancellation::register(interrupted);
+    cancellation::register(handle_interrupt);
 }
 
 #[inline]
@@ -125,7 +128,7 @@ pub fn own_instance() -> Generation {
     Generation(GENERATION.load(Ordering::Relaxed))
 }
 
-/// True if another MPI instance is required than the one of this process.
+/// True if this process's MPI instance is over: another one is required.
 #[inline]
 pub fn is_over() -> bool {
     required_instance().0 != GENERATION.load(Ordering::Relaxed)
@@ -136,9 +139,10 @@ pub fn is_inside() -> bool {
     page().is_inside.load(Ordering::Relaxed) != 0
 }
 
-/// Waits until [`is_over`], or until the report of a failure would have arrived.
+/// Waits until [`is_over`] returns true, at most [`REPORT_LIMIT`]; returns false after that time.
 ///
-/// The failure of another process may have caused an error or a fault of the library.
+/// Called after an error or a fault of the library, which the failure of another process may have
+/// caused. The error may precede the report of the failure.
 pub fn await_over() -> bool {
     let start = Instant::now();
     while !is_over() {
@@ -211,9 +215,7 @@ impl Drop for Callback {
     }
 }
 
-/// Registers of the interrupted frame, as indices of `ucontext_t`'s array.
-///
-/// See glibc's `<sys/ucontext.h>`.
+// Indices of registers in `ucontext_t` (glibc's `<sys/ucontext.h>`).
 const REG_RSP: usize = libc::REG_RSP as usize;
 const REG_RIP: usize = libc::REG_RIP as usize;
 
@@ -239,14 +241,15 @@ fn is_caller() -> bool {
     is_thread(CALLER.load(Ordering::Relaxed))
 }
 
-unsafe extern "C" fn interrupted(_: c_int, _: *mut c_void, context: *mut libc::ucontext_t) {
+/// Handler of [`INTERRUPT`].
+unsafe extern "C" fn handle_interrupt(_: c_int, _: *mut c_void, context: *mut libc::ucontext_t) {
     // SAFETY: the kernel's record of this thread.
     let context = unsafe { &mut *context };
     if FRAME.load(Ordering::Relaxed) == 0 {
-        let lead_in = OUTSIDE_HANDLER.load(Ordering::Relaxed);
-        if !lead_in.is_null() {
+        let handler = OUTSIDE_HANDLER.load(Ordering::Relaxed);
+        if !handler.is_null() {
             // SAFETY: set by `set_outside_handler`.
-            unsafe { std::mem::transmute::<*mut c_void, OutsideHandler>(lead_in)(context) };
+            unsafe { std::mem::transmute::<*mut c_void, OutsideHandler>(handler)(context) };
         }
     } else if is_over() && is_caller() {
         abandon_at(context);
@@ -256,9 +259,7 @@ unsafe extern "C" fn interrupted(_: c_int, _: *mut c_void, context: *mut libc::u
 /// Function that may change the address at which a thread outside of the library continues.
 type OutsideHandler = fn(&mut libc::ucontext_t);
 
-/// Sets a function that the handler of [`INTERRUPT`] calls outside of library calls.
-///
-/// The usual cause is that another MPI instance is required.
+/// Sets the function that handles [`INTERRUPT`] outside of library calls.
 pub fn set_outside_handler(function: OutsideHandler) {
     OUTSIDE_HANDLER.store(function as *mut c_void, Ordering::Relaxed);
 }
@@ -272,17 +273,19 @@ fn abandon_at(context: &mut libc::ucontext_t) {
 
 /// Handles a fault of the library that the failure of another process may have caused.
 ///
-/// Returns true if so: the call is then abandoned when the handler returns. Must be called in the
-/// handler.
+/// Must be called in the handler of a signal such as SIGSEGV. Waits for the report of a failure
+/// ([`await_over`]). Returns true if the report arrives: the call is abandoned when the handler
+/// returns. Returns false if the fault has another cause.
 ///
 /// Libraries do not expect their peers to fail, and may dereference a null pointer where a message
-/// could not be sent. The fault may precede the report of the failure: see [`await_over`]. In a
-/// thread of the library itself this function does not return: the thread is terminated with all
-/// others of the MPI side.
+/// could not be sent. In a thread that the library itself has created, this function does not
+/// return after the report: the recovery terminates the thread with all others of the MPI side.
 pub fn survive_fault(context: &mut libc::ucontext_t) -> bool {
-    let is_own = side::is_mpi(context.uc_mcontext.gregs[REG_RSP] as usize);
+    let is_library_thread = side::is_mpi(context.uc_mcontext.gregs[REG_RSP] as usize);
     let is_calling = FRAME.load(Ordering::Relaxed) != 0 && is_caller();
-    if PAGE.load(Ordering::Relaxed) == &raw const DEFAULT_PAGE as usize || !(is_own || is_calling) {
+    if PAGE.load(Ordering::Relaxed) == &raw const DEFAULT_PAGE as usize
+        || !(is_library_thread || is_calling)
+    {
         return false;
     }
     signals::block(INTERRUPT);
@@ -298,10 +301,12 @@ pub fn survive_fault(context: &mut libc::ucontext_t) -> bool {
     }
 }
 
-/// Removes the frame, and returns to the caller with `rax`.
+/// Removes the frame of `call_N`, and returns to the caller with `rax`.
 ///
-/// The callee-saved registers already have the caller's values. The values that most calls store
-/// here are constants: loaded values would make each call wait for the previous one.
+/// The callee-saved registers already have the caller's values, so they are not loaded. If there is
+/// no outer call, `FRAME` and `is_inside` become zero. The constant zero is stored instead of the
+/// outer frame's address from the stack: a loaded value would make each call wait for the store of
+/// the previous one. The stored thread number of an outer call stays valid.
 macro_rules! leave {
     () => {
         "cmp qword ptr [rsp], 0\n\
@@ -321,7 +326,7 @@ macro_rules! leave {
     };
 }
 
-/// Returns from the innermost call; the handler continues here.
+/// Returns from the innermost call with [`ABANDONED`]; the signal handler returns to this code.
 ///
 /// All callee-saved registers are restored from the frame.
 #[unsafe(naked)]
@@ -353,7 +358,10 @@ unsafe extern "C" fn abandon() {
 
 /// Defines `call_N`, which calls the procedure whose address is stored at r11.
 ///
-/// The procedure has N words of arguments on the stack.
+/// The procedure has N words of arguments on the stack. `call_N` returns `ABANDONED` at once if the
+/// page requires another MPI instance. Otherwise it pushes the callee-saved registers and the outer
+/// call's frame, stores the stack pointer in `FRAME`, copies the N words below the frame, and calls
+/// the procedure.
 macro_rules! calls {
     ($($name:ident: $words:literal $(, $copy:literal)*;)*) => {$(
         #[doc = concat!("Calls a procedure with ", $words, " words of arguments on the stack.")]
@@ -402,9 +410,9 @@ macro_rules! calls {
     )*};
 }
 
-// The words are above the frame and the return address, and the last one is pushed first. Each push
-// moves the stack pointer down by one word, and the next word is one word lower, so all offsets are
-// equal.
+// The words lie above the frame and the return address (64 bytes together), and the last word is
+// pushed first. After each push, the stack pointer is one word lower. The word to be pushed next is
+// one word lower, too, so all pushes of a function have the same offset.
 calls! {
     call_0: 0;
     call_1: 1, "push qword ptr [rsp + 64 + 8]";

@@ -1,9 +1,12 @@
 //! SIGCANCEL: cancellations of threads, and interruptions of calls of the MPI library.
 //!
-//! The first `pthread_cancel` of a libc registers that libc's handler for signal 32, in each of the
-//! three namespaces. The handler of this module stays registered instead ([`restore_handler`]) and
-//! passes cancellations on to libc's handler: these are signals that this process has sent by
-//! tgkill(2), which libc's handler checks as well.
+//! Signal 32 has two uses. A libc, of which there is one in each of the three namespaces, registers
+//! its own handler of the signal at its first `pthread_cancel`. understudy uses the signal to
+//! interrupt calls of the MPI library ([`INTERRUPT`]). The handler of this module is registered
+//! again after each `pthread_cancel` ([`restore_handler`]). It passes a cancellation on to the
+//! handler of the libc to which the thread belongs. A cancellation is a signal that this process
+//! has sent by tgkill(2), which libc's handler checks as well; any other signal is an
+//! interruption.
 #![allow(unsafe_code)]
 
 use crate::side::signals::{self, Action};
@@ -20,12 +23,14 @@ pub const INTERRUPT: c_int = 32;
 static OWN_HANDLER: AtomicUsize = AtomicUsize::new(0);
 /// Handlers of the runtime, MPI and program sides, in this order.
 ///
-/// The stack of a thread identifies its side.
+/// The address of a thread's stack determines the side to which the thread belongs.
 static HANDLERS: [AtomicUsize; 3] = [const { AtomicUsize::new(0) }; 3];
 const PROGRAM: usize = 2;
-/// The program side's return from handlers (`sa_restorer`), through which cancellations unwind the
-/// stack.
+/// The `sa_restorer` of the program side's libc; zero before the first cancellation.
+///
+/// A cancellation unwinds the stack, and the unwinder recognises only libc's own restorer.
 static RESTORER: AtomicUsize = AtomicUsize::new(0);
+/// True once [`register`] has been called.
 static IS_REGISTERED: AtomicBool = AtomicBool::new(false);
 
 /// Shift that turns an address into the number of a half of the reserved range.
@@ -49,6 +54,7 @@ pub fn register(own: Handler) {
     install();
 }
 
+/// Installs the handler of this module.
 fn install() {
     const SA_SIGINFO: usize = 4;
     const SA_RESTORER: usize = 0x0400_0000;
@@ -56,7 +62,7 @@ fn install() {
     const SA_RESTART: usize = 0x1000_0000;
     let restorer = match RESTORER.load(Ordering::Relaxed) {
         0 => return_from_signal as *const () as usize,
-        libcs => libcs,
+        libc_restorer => libc_restorer,
     };
     let flags = SA_SIGINFO | SA_RESTORER | SA_ONSTACK | SA_RESTART;
     signals::action(
@@ -83,9 +89,9 @@ fn record_libc_handler(action: Action) {
 ///
 /// May be called on any thread and stack.
 pub extern "C" fn restore_handler() {
-    let now = signals::action(INTERRUPT, None);
-    if IS_REGISTERED.load(Ordering::Relaxed) && now[0] != entry as *const () as usize {
-        record_libc_handler(now);
+    let current = signals::action(INTERRUPT, None);
+    if IS_REGISTERED.load(Ordering::Relaxed) && current[0] != entry as *const () as usize {
+        record_libc_handler(current);
         install();
     }
 }

@@ -1,4 +1,4 @@
-//! Communicators of the library: typed collectives among runtimes.
+//! Communicators of the library, with typed collectives for the runtimes of a job.
 #![allow(unsafe_code)]
 
 use crate::abi::object;
@@ -11,9 +11,10 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 use understudy_numbers::Rank;
 
-/// Time for which a sleeping barrier only polls, and its longest poll interval after that.
+/// Time for which a sleeping barrier polls without sleeping.
 const POLLING_TIME: Duration = Duration::from_micros(200);
-const LONGEST_INTERVAL: Duration = Duration::from_millis(1);
+/// Longest sleep between two polls of a sleeping barrier.
+const MAX_SLEEP: Duration = Duration::from_millis(1);
 
 /// Values that are sent in their memory representation.
 ///
@@ -102,7 +103,7 @@ impl RealComm {
         Ok(copy)
     }
 
-    /// Returns a communicator of the processes in the order of their keys; it returns errors.
+    /// Returns a communicator of the processes in the order of their keys, which returns errors.
     ///
     /// # Errors
     /// The library's error.
@@ -138,32 +139,33 @@ impl RealComm {
         })
     }
 
-    /// Barrier that leaves the processors to late processes.
+    /// Blocks until all processes have called this, and sleeps meanwhile.
     ///
-    /// This process sleeps between two polls, the longer the longer it has waited.
+    /// The processors are thus left to processes that arrive late. This process sleeps between two
+    /// polls for an eighth of the time that it has waited.
     ///
     /// # Errors
     /// The library's error.
     pub fn sleeping_barrier(self) -> Result<()> {
-        let (began, mut barrier) = (Instant::now(), self.start_barrier()?);
+        let (start, mut barrier) = (Instant::now(), self.start_barrier()?);
         while barrier.poll()?.is_none() {
-            match began.elapsed() {
+            match start.elapsed() {
                 waited if waited < POLLING_TIME => std::thread::yield_now(),
-                waited => std::thread::sleep((waited / 8).min(LONGEST_INTERVAL)),
+                waited => std::thread::sleep((waited / 8).min(MAX_SLEEP)),
             }
         }
         Ok(())
     }
 
-    /// Starts to compute the least number of all processes, each below 2⁶³.
+    /// Starts a nonblocking minimum of one number of each process, each below 2⁶³.
     ///
-    /// The buffer has the number of this process, and then the least number.
+    /// The buffer has this process's number, and then the result.
     ///
     /// # Errors
     /// The library's error.
     pub fn start_allreduce_min(self, number: u64) -> Result<InFlight<Vec<u64>>> {
-        static LEAST: OnceLock<(RealDatatype, RealOp)> = OnceLock::new();
-        let &(datatype, op) = LEAST.get_or_init(|| {
+        static TYPE_AND_OP: OnceLock<(RealDatatype, RealOp)> = OnceLock::new();
+        let &(datatype, op) = TYPE_AND_OP.get_or_init(|| {
             (
                 RealDatatype(object(c"ompi_mpi_int64_t")),
                 RealOp(object(c"ompi_mpi_op_min")),
@@ -184,13 +186,12 @@ impl RealComm {
     /// Distributes the values of `root` to all processes.
     ///
     /// # Errors
-    /// The library's error; [`Error::INTERN`] if they are longer than 2 GiB, here and in the
-    /// methods below.
+    /// The library's error; [`Error::INTERN`] if the values have 2 GiB or more.
     pub fn broadcast<T: Plain>(self, root: Rank, values: &mut [T]) -> Result<()> {
         let length = length_of(values)?;
-        let into = values.as_mut_ptr().cast::<c_void>();
+        let buffer = values.as_mut_ptr().cast::<c_void>();
         // SAFETY: memory of this size, whose bytes may have any value.
-        check(unsafe { real::PMPI_Bcast(into, length, byte(), root.0 as c_int, self) })
+        check(unsafe { real::PMPI_Bcast(buffer, length, byte(), root.0 as c_int, self) })
     }
 
     /// Returns the values of each process, in the order of their ranks.
@@ -214,28 +215,28 @@ impl RealComm {
     /// As for [`broadcast`](Self::broadcast), for all bytes together.
     pub fn gather_bytes(self, own: &[u8]) -> Result<Vec<Vec<u8>>> {
         let lengths = self.gather(&[length_of(own)?])?;
-        let (mut total, mut places): (c_int, _) = (0, Vec::with_capacity(lengths.len()));
+        let (mut total, mut offsets): (c_int, _) = (0, Vec::with_capacity(lengths.len()));
         for &length in &lengths {
-            places.push(total);
+            offsets.push(total);
             total = total.checked_add(length).ok_or(Error::INTERN)?;
         }
         let (from, length) = (own.as_ptr().cast(), own.len() as c_int);
-        let (counts, offsets) = (lengths.as_ptr(), places.as_ptr());
+        let (counts, displacements) = (lengths.as_ptr(), offsets.as_ptr());
         // SAFETY: room for the bytes of each process.
         let all = InFlight::block(vec![0u8; total as usize], |to| unsafe {
-            real::PMPI_Allgatherv(from, length, byte(), to, counts, offsets, byte(), self)
+            real::PMPI_Allgatherv(from, length, byte(), to, counts, displacements, byte(), self)
         })?;
-        let parts = places.iter().zip(&lengths);
-        Ok(parts
-            .map(|(&at, &length)| all[at as usize..(at + length) as usize].to_vec())
+        let ranges = offsets.iter().zip(&lengths);
+        Ok(ranges
+            .map(|(&start, &length)| all[start as usize..(start + length) as usize].to_vec())
             .collect())
     }
 
     /// Returns the extremes of the processes' numbers, position by position.
     ///
-    /// All processes must pass equal numbers of values. The values are compared as signed numbers
-    /// of the same order, since MPICH 4.0 (its issue 6083) and Open MPI 4.1 (its issue 10525) treat
-    /// unsigned numbers as signed.
+    /// All processes must pass equal numbers of values. MPICH 4.0 (its issue 6083) and Open MPI 4.1
+    /// (its issue 10525) compare unsigned numbers as signed ones. The values are therefore passed
+    /// as signed numbers, with the top bit inverted, which preserves their order.
     ///
     /// # Errors
     /// The library's error; [`Error::INTERN`] for more than 2³¹ values.

@@ -1,4 +1,4 @@
-//! Errors of the library; unlike return codes, they do not include success.
+//! Errors of the library: return codes other than success.
 #![allow(unsafe_code)]
 
 use crate::call::ABANDONED;
@@ -34,7 +34,9 @@ impl Error {
         class
     }
 
-    /// Returns the more informative of two errors: the failure of a process explains any other.
+    /// Returns the more important of two errors.
+    ///
+    /// A failure of a process may be the cause of the other error, and is therefore returned.
     #[must_use]
     pub fn worse(self, other: Error) -> Error {
         if other == Error::ABANDONED {
@@ -69,7 +71,7 @@ pub fn check(rc: c_int) -> Result<()> {
     }
 }
 
-/// Returns success if both results are, or the more informative error.
+/// Returns success if both results are successes, else the more important error.
 pub fn combine_results(one: Result<()>, other: Result<()>) -> Result<()> {
     match (one, other) {
         (Err(one), Err(other)) => Err(one.worse(other)),

@@ -14,9 +14,10 @@ const LAST_WITH_NUMBER: u32 = 42;
 /// Returns the offset of the word in `struct pthread`; `None` if it cannot be determined.
 ///
 /// `number` is the offset of the thread's number, `size` the size of the structure in bytes. The
-/// first call must be made by a thread that glibc has started: the kernel reports the address of
-/// its word (prctl(2), PR_GET_TID_ADDRESS). A kernel without CONFIG_CHECKPOINT_RESTORE does not
-/// report it; then the version of glibc determines the offset.
+/// kernel reports the address of the calling thread's word (prctl(2), PR_GET_TID_ADDRESS), so the
+/// first call must be made by a thread that glibc has started. A kernel without
+/// CONFIG_CHECKPOINT_RESTORE does not report the address; the offset then depends on the version of
+/// glibc.
 pub fn exit_word(number: usize, size: usize) -> Option<usize> {
     static WORD: OnceLock<Option<usize>> = OnceLock::new();
     *WORD.get_or_init(|| match offset_from_kernel() {
@@ -33,6 +34,7 @@ fn offset_from_kernel() -> Option<usize> {
     (!failed).then_some(offset)
 }
 
+/// Returns true if the word is the thread's number in this version of glibc.
 fn is_number() -> bool {
     // SAFETY: gnu_get_libc_version(3) returns a constant string.
     let version = unsafe { CStr::from_ptr(libc::gnu_get_libc_version()) };

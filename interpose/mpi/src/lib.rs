@@ -1,9 +1,9 @@
 //! The real MPI library, which only this crate calls.
 //!
 //! The library is in its own link-map namespace, with its own libc, in the second half of the
-//! reserved range. No crate is linked with it: the preload library opens it, and its procedures are
-//! looked up by name. The library can therefore be any file that the program's job names, and all
-//! of its state can be reset without an effect on the runtime.
+//! reserved range. No crate is linked with the library: the preload library opens the file, and the
+//! procedures are looked up by name. The library can therefore be any file that the program would
+//! have used, and all of its state can be reset without an effect on the runtime.
 
 pub mod abi;
 pub mod bytes;

@@ -31,13 +31,14 @@ impl Procedure {
         }
     }
 
+    /// Looks up the procedure in the library, and stores its address.
     pub(crate) fn find(&self) {
-        let mut found = symbol(self.name);
-        if found.is_null() {
-            found = other_name(self.name).map_or(std::ptr::null_mut(), |name| symbol(&name));
+        let mut address = symbol(self.name);
+        if address.is_null() {
+            address = other_name(self.name).map_or(std::ptr::null_mut(), |name| symbol(&name));
         }
-        if !found.is_null() {
-            self.set(found);
+        if !address.is_null() {
+            self.set(address);
         }
     }
 
@@ -45,7 +46,7 @@ impl Procedure {
         self.address.store(address, Relaxed);
     }
 
-    pub(crate) fn is_there(&self) -> bool {
+    pub(crate) fn is_found(&self) -> bool {
         self.address.load(Relaxed) != missing_procedure as *mut c_void
     }
 
@@ -56,8 +57,8 @@ impl Procedure {
 
 /// Returns the name that a procedure has in other libraries.
 ///
-/// MPI 5.0 renames the conversions of handles, which only Fortran's bindings have otherwise. Open
-/// MPI 4 has persistent collectives under another name.
+/// Libraries of the standard ABI (MPI 5.0) name conversions of handles `_toint` and `_fromint`.
+/// Open MPI 4 has persistent collectives with the prefix `PMPIX_`.
 fn other_name(name: &CStr) -> Option<CString> {
     let name = name.to_str().ok()?;
     let other = if let Some(kind) = name.strip_suffix("_c2f") {
@@ -74,7 +75,7 @@ fn other_name(name: &CStr) -> Option<CString> {
     CString::new(other).ok()
 }
 
-/// Replaces procedures that the library does not have.
+/// Stands for procedures that the library does not have.
 extern "C" fn missing_procedure() -> ! {
     panic!("the MPI library does not have a procedure that understudy has called");
 }
@@ -95,8 +96,9 @@ pub fn symbol(name: &CStr) -> *mut c_void {
 
 /// Makes the library's libc release the last error of ld.so (dlerror(3)).
 ///
-/// Otherwise each reset of the MPI side would lead to one more release of the text: it is in
-/// ld.so's heap, which is not reset.
+/// The text of the error is in ld.so's heap, which a reset of the MPI side does not restore. If
+/// libc's pointer to the text were part of the restored memory, the text would be released again
+/// after each reset.
 pub(crate) fn release_error() {
     let dlerror = symbol(c"dlerror");
     if !dlerror.is_null() {
@@ -114,12 +116,12 @@ pub(crate) fn release_error() {
 pub fn file() -> String {
     // SAFETY: plain data, which dladdr fills; the names that it returns belong to the open library.
     unsafe {
-        let mut about: libc::Dl_info = std::mem::zeroed();
+        let mut info: libc::Dl_info = std::mem::zeroed();
         let procedure = symbol(c"MPI_Init");
-        if procedure.is_null() || libc::dladdr(procedure, &mut about) == 0 {
+        if procedure.is_null() || libc::dladdr(procedure, &mut info) == 0 {
             return String::new();
         }
-        CStr::from_ptr(about.dli_fname)
+        CStr::from_ptr(info.dli_fname)
             .to_string_lossy()
             .into_owned()
     }
@@ -171,11 +173,11 @@ fn query_version() -> (String, c_int) {
 
 /// Opens libraries in the library's namespace, by their paths; returns the number of new ones.
 ///
-/// Libraries that are open already do not change.
+/// Libraries that are open already are not opened again.
 pub fn open_ahead<'a>(paths: impl Iterator<Item = &'a str>) -> usize {
-    let known = modules();
+    let loaded = modules();
     let is_new =
-        |path: &&str| path.starts_with('/') && known.iter().all(|module| module.name != **path);
+        |path: &&str| path.starts_with('/') && loaded.iter().all(|module| module.name != **path);
     paths
         .filter(is_new)
         .filter(|path| !open(path).is_null())
@@ -195,14 +197,14 @@ pub fn backtrace() {
     }
 }
 
-/// Returns a symbol of a library in that namespace; null if there is none.
+/// Returns a symbol of the first library in the MPI side whose path contains `path_part`.
 ///
-/// `part` is a part of the name of the library.
-pub fn symbol_of(part: &str, name: &CStr) -> *mut c_void {
-    let found = modules()
+/// Null if there is no such library or symbol.
+pub fn symbol_of(path_part: &str, name: &CStr) -> *mut c_void {
+    let library = modules()
         .into_iter()
-        .find(|module| module.name.contains(part));
-    let handle = found.map_or(std::ptr::null_mut(), |module| open(&module.name));
+        .find(|module| module.name.contains(path_part));
+    let handle = library.map_or(std::ptr::null_mut(), |module| open(&module.name));
     find(&AtomicPtr::new(handle), name)
 }
 
@@ -220,7 +222,7 @@ fn open(path: &str) -> *mut c_void {
     let Ok(path) = std::ffi::CString::new(path) else {
         return std::ptr::null_mut();
     };
-    // SAFETY: dlmopen(3): constructors of the library's plug-ins run, as they would in MPI_Init.
+    // SAFETY: dlmopen(3). Constructors of the opened library run, as they would in MPI_Init.
     unsafe { libc::dlmopen(namespace, path.as_ptr(), libc::RTLD_NOW) }
 }
 
@@ -273,8 +275,8 @@ pub fn link_maps() -> impl Iterator<Item = &'static LinkMap> {
 /// `MPI_MAX_LIBRARY_VERSION_STRING` of MPICH, the greatest of all.
 const VERSION_CAPACITY: usize = 8192;
 
-/// Calls `see` for each of the MPI side's libraries, in load order.
-pub fn for_each_module(see: impl FnMut(&LoadedModule)) {
+/// Calls `visit` for each of the MPI side's libraries, in load order.
+pub fn for_each_module(visit: impl FnMut(&LoadedModule)) {
     let iterate = |callback: Callback, data: *mut c_void| {
         // SAFETY: the shim exports a function of this type, or there is no library.
         unsafe {
@@ -286,11 +288,11 @@ pub fn for_each_module(see: impl FnMut(&LoadedModule)) {
         }
     };
     // SAFETY: dl_iterate_phdr(3), which iterates over its caller's namespace: the shim's.
-    unsafe { understudy_elf::for_each_module(iterate, see) };
+    unsafe { understudy_elf::for_each_module(iterate, visit) };
 }
 
-/// Calls `see` for each library of the namespace of this code, in load order.
-pub fn for_each_own_module(see: impl FnMut(&LoadedModule)) {
+/// Calls `visit` for each library of the namespace of this code, in load order.
+pub fn for_each_own_module(visit: impl FnMut(&LoadedModule)) {
     unsafe extern "C" {
         fn dl_iterate_phdr(callback: Callback, data: *mut c_void) -> c_int;
     }
@@ -299,12 +301,12 @@ pub fn for_each_own_module(see: impl FnMut(&LoadedModule)) {
         unsafe { dl_iterate_phdr(callback, data) };
     };
     // SAFETY: libc's function.
-    unsafe { understudy_elf::for_each_module(iterate, see) };
+    unsafe { understudy_elf::for_each_module(iterate, visit) };
 }
 
 impl Module {
     fn of(module: &LoadedModule) -> Module {
-        let thread_local = module.of_kind(ProgramHeader::TLS).next();
+        let thread_local = module.headers_of_kind(ProgramHeader::TLS).next();
         Module {
             name: String::from_utf8_lossy(module.name()).into_owned(),
             base: module.base(),

@@ -1,9 +1,9 @@
 //! MPI side and its reset: state that the library, its threads and its libc change.
 //!
 //! A [`Snapshot`] is taken before the first `MPI_Init`. [`Snapshot::restore`] restores the state
-//! of that moment from any state: in an abandoned call, with threads of the library, during a
-//! failure of its peers. After that the library can be initialised once more, in another world.
-//! Nothing of the program or the runtime changes.
+//! of that moment from any state: after an abandoned call, with running threads of the library, and
+//! after failures of its peers. After that the library can be initialised again, in another MPI
+//! instance. Nothing of the program or the runtime changes.
 //!
 //! ```text
 //!   threads       terminated, if their stacks are in the library's half
@@ -15,8 +15,8 @@
 //!   the caller    thread-local data, keys and cancellation state           (thread)
 //! ```
 //!
-//! A process with a part that cannot be reset ([`ResetError`]) cannot be used as a rank any more,
-//! and must exit.
+//! A process in which any of these cannot be reset ([`ResetError`]) cannot be used as a rank any
+//! more, and must exit.
 
 mod descriptors;
 mod memory;

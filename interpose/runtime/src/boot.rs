@@ -52,10 +52,10 @@ pub unsafe extern "C" fn understudy_runtime_start(
                     slot_count: SLOT_COUNT as u32,
                     enter: entries().map(|entry| entry as *const std::ffi::c_void),
                     file_effect: entry::file_effect as *const std::ffi::c_void,
-                    written: user::written(),
+                    descriptor_facts: user::written(),
                     fatal_signal: fatal::on_signal as *const std::ffi::c_void,
-                    cancelled: cancellation::restore_handler as *const std::ffi::c_void,
-                    source: entry::ENTRIES[0] as *const std::ffi::c_void,
+                    after_cancellation: cancellation::restore_handler as *const std::ffi::c_void,
+                    enter_libc_procedure: entry::ENTRIES[0] as *const std::ffi::c_void,
                 });
                 0
             }

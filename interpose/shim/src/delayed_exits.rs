@@ -14,31 +14,34 @@ use core::ptr::null_mut;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicPtr, AtomicUsize};
 
-/// Time to wait for the report of a failure, in nanoseconds.
+/// Time limit, in nanoseconds, for the report of the failure that causes an exit.
 const FAILURE_REPORT_TIMEOUT_NS: u64 = 10_000_000_000;
 
 /// Function that returns true while a recovery of the MPI library is pending.
 ///
-/// None is set on the runtime side.
+/// The runtime side has no such function, and does not delay exits.
 type IsRecoveryPending = extern "C" fn() -> bool;
 
 static IS_RECOVERY_PENDING: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 
-/// From now on, exits wait for a recovery.
+/// Makes exits wait for a recovery from now on.
 #[unsafe(no_mangle)]
-pub extern "C" fn understudy_shim_hold_ends(is_over: IsRecoveryPending) {
-    IS_RECOVERY_PENDING.store(is_over as *mut c_void, Relaxed);
+pub extern "C" fn understudy_shim_hold_ends(is_pending: IsRecoveryPending) {
+    IS_RECOVERY_PENDING.store(is_pending as *mut c_void, Relaxed);
 }
 
+/// Blocks until no recovery is pending, and at least for [`FAILURE_REPORT_TIMEOUT_NS`].
+///
+/// A recovery normally ends the wait from outside, so a return means that no failure was reported.
 fn wait_for_recovery() {
-    let is_over = IS_RECOVERY_PENDING.load(Relaxed);
-    if is_over.is_null() {
+    let is_pending = IS_RECOVERY_PENDING.load(Relaxed);
+    if is_pending.is_null() {
         return;
     }
-    // SAFETY: set above.
-    let is_over: IsRecoveryPending = unsafe { transmute(is_over) };
-    let since = now();
-    while is_over() || now() - since < FAILURE_REPORT_TIMEOUT_NS {
+    // SAFETY: a function of this type, stored by `understudy_shim_hold_ends`.
+    let is_pending: IsRecoveryPending = unsafe { transmute(is_pending) };
+    let start = now();
+    while is_pending() || now() - start < FAILURE_REPORT_TIMEOUT_NS {
         sleep_briefly();
     }
 }
@@ -46,7 +49,7 @@ fn wait_for_recovery() {
 /// Defines the functions of libc that end a process.
 macro_rules! delayed_exits {
     ($($name:ident)*) => {$(
-        /// libc's function of this name, called after the wait.
+        /// Waits for a recovery, then calls libc's function of this name.
         #[unsafe(no_mangle)]
         pub extern "C" fn $name(status: c_int) -> ! {
             static NEXT: AtomicUsize = AtomicUsize::new(0);

@@ -1,11 +1,11 @@
 //! Lock of the descriptor table.
 //!
-//! While the program's thread reads or changes the descriptor table, no other thread has a
-//! descriptor in the program's range.
-//!
-//! A new descriptor has the lowest free number until it is lifted. If it were taken for the
-//! program's in this time, a checkpoint would contain it. A rollback that restores the program's
-//! file at that number would make a thread of the library write to the program's file.
+//! A thread of the runtime or MPI side that creates a descriptor gets the lowest free number, which
+//! is in the program's range, until the descriptor is lifted ([`crate::descriptors`]). A checkpoint
+//! at this time would take the descriptor for the program's. A rollback at this time might restore
+//! a file of the program at this number, and the thread would write to that file. Therefore the
+//! thread that saves or restores the program's descriptors locks the table, and waits until no
+//! other thread is lifting.
 #![allow(unsafe_code)]
 
 use crate::time::sleep_briefly;
@@ -23,13 +23,19 @@ static LIFTING: AtomicI32 = AtomicI32::new(0);
 static LOCKING_THREAD: AtomicI32 = AtomicI32::new(0);
 /// Nesting depth of the lock.
 static DEPTH: AtomicI32 = AtomicI32::new(0);
-/// Maximum number of polls for threads that lift. One of them may block (open(2) of a FIFO).
+/// Maximum number of polls for threads that are lifting a descriptor.
+///
+/// Such a thread may block for long before it has the descriptor, as in open(2) of a FIFO.
 const MAX_POLLS: u32 = 10_000;
 
-/// Guard that exists from before a descriptor is created until it is lifted.
+/// Guard that exists from before a descriptor is created until the descriptor is lifted.
 pub struct LiftGuard(());
 
-/// Blocks while another thread has locked the table.
+/// Begins the creation of a descriptor; blocks while another thread has locked the table.
+///
+/// This thread increments `LIFTING` and then reads `LOCKING_THREAD`; the locking thread writes
+/// `LOCKING_THREAD` and then reads `LIFTING`. All accesses are sequentially consistent, so at least
+/// one of both threads sees the other's write and waits.
 pub fn begin_lift() -> LiftGuard {
     loop {
         LIFTING.fetch_add(1, SeqCst);

@@ -1,8 +1,8 @@
-//! Descriptors of the runtime side: moved to numbers that the program side never uses.
+//! Descriptors of the runtime and MPI sides, whose numbers the program side never uses.
 //!
 //! A replacement must give the program's descriptors the numbers that they had in the failed
-//! worker. So the runtime and MPI sides must not use any of those numbers. *Lifting* a descriptor
-//! means to move it into the range of its namespace.
+//! worker. The runtime and MPI sides must therefore not use any of those numbers. *Lifting* a
+//! descriptor means to move it into the range of its namespace.
 #![allow(unsafe_code, non_snake_case)]
 
 use crate::descriptor_table::begin_lift;
@@ -31,7 +31,7 @@ pub const F_DUPFD_CLOEXEC: c_int = 1030;
 
 /// Calls libc's fcntl(2).
 ///
-/// Used for new descriptors, whose number may be 1 or 2: the exported `fcntl` redirects these.
+/// New descriptors may have the number 1 or 2, which the exported `fcntl` would redirect.
 ///
 /// # Safety
 /// As fcntl(2).
@@ -45,7 +45,7 @@ pub unsafe fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
     }
 }
 
-/// First number of this namespace.
+/// Lowest descriptor number of this namespace.
 static FIRST_DESCRIPTOR: AtomicI32 = AtomicI32::new(RUNTIME_FD_BASE);
 
 /// Set of all descriptors of this namespace.
@@ -54,10 +54,10 @@ static NAMESPACE_DESCRIPTORS: AtomicPtr<ReservedDescriptors> =
 
 /// Sets the lowest number and the set of this namespace's descriptors.
 ///
-/// New descriptors are moved to `first` or above, and recorded in `namespace_descriptors`.
-pub fn lift_to(first: c_int, layers: *const ReservedDescriptors) {
+/// New descriptors are moved to `first` or above, and recorded in `descriptors`.
+pub fn lift_to(first: c_int, descriptors: *const ReservedDescriptors) {
     FIRST_DESCRIPTOR.store(first, Relaxed);
-    NAMESPACE_DESCRIPTORS.store(layers.cast_mut(), Relaxed);
+    NAMESPACE_DESCRIPTORS.store(descriptors.cast_mut(), Relaxed);
 }
 
 fn namespace_descriptors() -> Option<&'static ReservedDescriptors> {
@@ -67,20 +67,22 @@ fn namespace_descriptors() -> Option<&'static ReservedDescriptors> {
 
 /// Records a descriptor of this namespace.
 pub fn record_descriptor(fd: c_int) {
-    if let Some(layers) = namespace_descriptors() {
-        layers.add(fd);
+    if let Some(descriptors) = namespace_descriptors() {
+        descriptors.add(fd);
     }
 }
 
-/// close(2); removes the descriptor from the set, because the program may then get its number.
+/// close(2); removes the descriptor from the set.
+///
+/// After the close, the program may get the number.
 ///
 /// # Safety
 /// As close(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn close(fd: c_int) -> c_int {
     static REAL: AtomicUsize = AtomicUsize::new(0);
-    if let Some(layers) = namespace_descriptors() {
-        layers.remove(fd);
+    if let Some(descriptors) = namespace_descriptors() {
+        descriptors.remove(fd);
     }
     // SAFETY: libc's function has this type.
     unsafe {
@@ -92,8 +94,6 @@ pub unsafe extern "C" fn close(fd: c_int) -> c_int {
 
 /// close_range(2); removes the descriptors from the set.
 ///
-/// The program may then get their numbers.
-///
 /// # Safety
 /// As close_range(2).
 #[unsafe(no_mangle)]
@@ -101,8 +101,9 @@ pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) 
     static REAL: AtomicUsize = AtomicUsize::new(0);
     const CLOSE_RANGE_CLOEXEC: c_int = 4;
     let end = last.min(ReservedDescriptors::END as c_uint - 1);
-    if let Some(layers) = namespace_descriptors().filter(|_| flags & CLOSE_RANGE_CLOEXEC == 0) {
-        (first..=end).for_each(|fd| layers.remove(fd as c_int));
+    if let Some(descriptors) = namespace_descriptors().filter(|_| flags & CLOSE_RANGE_CLOEXEC == 0)
+    {
+        (first..=end).for_each(|fd| descriptors.remove(fd as c_int));
     }
     // SAFETY: libc's function has this type.
     unsafe {
@@ -144,8 +145,8 @@ pub fn lift(fd: c_int) -> c_int {
 
 /// Blocks until a connection is pending, so that accept(2) does not block afterwards.
 ///
-/// A thread that is about to lift a descriptor delays every thread that needs the table
-/// ([`begin_lift`]).
+/// A thread that blocked in accept(2) after [`begin_lift`] would delay the thread that locks the
+/// table.
 fn wait_for_connection(fd: c_int) {
     const F_GETFL: c_int = 3;
     const O_NONBLOCK: c_int = 0o4000;
@@ -184,7 +185,7 @@ macro_rules! lifted {
                 let real: unsafe extern "C" fn($($kind),*) -> c_int =
                     core::mem::transmute(libc_function(&REAL, NAME));
                 $($wait($on);)?
-                let _below = begin_lift();
+                let _guard = begin_lift();
                 lift(real($($argument),*))
             }
         }
@@ -192,7 +193,8 @@ macro_rules! lifted {
 }
 
 lifted! {
-    // The System V ABI passes the variadic mode in a register, present or not.
+    // The variadic mode is forwarded even if the caller has not passed it: the System V ABI passes
+    // it in a register, whose value libc's function then ignores.
     open(path: *const c_char, flags: c_int, mode: u32);
     open64(path: *const c_char, flags: c_int, mode: u32);
     openat(at: c_int, path: *const c_char, flags: c_int, mode: u32);
@@ -235,7 +237,7 @@ macro_rules! lifted_pairs {
             unsafe {
                 let real: unsafe extern "C" fn($($kind,)* *mut [c_int; 2]) -> c_int =
                     core::mem::transmute(libc_function(&REAL, NAME));
-                let _below = begin_lift();
+                let _guard = begin_lift();
                 let result = real($($argument,)* fds);
                 if result == 0 {
                     let [first, second] = fds.read();
@@ -263,7 +265,7 @@ pub unsafe extern "C" fn pipe2(fds: *mut [c_int; 2], flags: c_int) -> c_int {
     unsafe {
         let real: unsafe extern "C" fn(*mut [c_int; 2], c_int) -> c_int =
             core::mem::transmute(libc_function(&REAL, c"pipe2"));
-        let _below = begin_lift();
+        let _guard = begin_lift();
         let result = real(fds, flags);
         if result == 0 {
             let [first, second] = fds.read();

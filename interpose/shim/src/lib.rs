@@ -1,4 +1,4 @@
-//! The *shim*: the first library of the second and of the third namespace.
+//! The *shim*: the first library of the runtime's and of the MPI library's namespace.
 //!
 //! The first object of a namespace is its global scope. The symbols that the shim exports therefore
 //! precede libc's for all other libraries of the namespace: the runtime, or libmpi and its
@@ -9,7 +9,7 @@
 //! - writes the MPI library's output past the relay;
 //! - prevents SIGPIPE for broken pipes;
 //! - delays exits that the MPI library requests;
-//! - lets long waits sleep;
+//! - lets MPI calls that wait yield the processor, and sleep if they wait for long;
 //! - gives the namespace's libc the launcher's environment, which the program does not see.
 //!
 //! The shim uses neither std nor a heap.

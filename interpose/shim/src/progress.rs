@@ -1,9 +1,9 @@
 //! Lets MPICH's waits yield the processor.
 //!
-//! MPICH polls for messages in a loop and never yields. Ranks that share a core therefore advance
-//! by one time slice of the scheduler at a time. MPICH polls by calling UCX. After a number of
-//! calls without progress the function below yields ([`crate::waits`]). An MPICH without UCX is not
-//! affected.
+//! MPICH polls for messages in a loop and never yields. Ranks that share a core therefore wait for
+//! each other during whole time slices of the scheduler. MPICH polls by calling UCX's
+//! `ucp_worker_progress`, which the function below replaces: after a number of calls without
+//! progress it yields ([`crate::waits`]). An MPICH without UCX is not affected.
 #![allow(unsafe_code)]
 
 use crate::waits::{count_poll, yield_or_sleep};
@@ -17,7 +17,7 @@ const MAX_IDLE_POLLS: u32 = 64;
 
 static WORKER_PROGRESS: AtomicUsize = AtomicUsize::new(0);
 
-/// Address and name of the library's function that [`ucp_worker_progress`] calls.
+/// Addresses and names of UCX's functions that this module calls.
 pub static REAL: [(&AtomicUsize, &CStr); 1] = [(&WORKER_PROGRESS, c"ucp_worker_progress")];
 
 /// `ucp_worker_progress`: returns non-zero if communication has progressed.
@@ -26,18 +26,23 @@ pub static REAL: [(&AtomicUsize, &CStr); 1] = [(&WORKER_PROGRESS, c"ucp_worker_p
 /// As UCX's documentation requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ucp_worker_progress(worker: *mut c_void) -> c_uint {
-    static IDLE: AtomicU32 = AtomicU32::new(0);
+    /// Number of consecutive polls without progress, up to [`MAX_IDLE_POLLS`].
+    static IDLE_POLLS: AtomicU32 = AtomicU32::new(0);
     // SAFETY: UCX's function has this type; its address was stored when libmpi was loaded. The
     // argument is the caller's.
-    let found = unsafe {
+    let progress = unsafe {
         let real: unsafe extern "C" fn(*mut c_void) -> c_uint =
             transmute(WORKER_PROGRESS.load(Relaxed));
         real(worker)
     };
-    let idle = if found == 0 { IDLE.load(Relaxed) } else { 0 };
-    if idle == MAX_IDLE_POLLS {
+    let idle_polls = if progress == 0 {
+        IDLE_POLLS.load(Relaxed)
+    } else {
+        0
+    };
+    if idle_polls == MAX_IDLE_POLLS {
         yield_or_sleep(count_poll());
     }
-    IDLE.store((idle + 1).min(MAX_IDLE_POLLS), Relaxed);
-    found
+    IDLE_POLLS.store((idle_polls + 1).min(MAX_IDLE_POLLS), Relaxed);
+    progress
 }

@@ -1,11 +1,12 @@
 //! System calls that the runtime and MPI sides make with syscall(2).
 //!
-//! Mappings, copies of descriptors, and writes to descriptors 1 and 2 have to be treated like
-//! libc's functions.
+//! Mappings, copies of descriptors, and writes to descriptors 1 and 2 are treated as if the caller
+//! had used libc's functions for them.
 //!
-//! UCX 1.13 (Debian 12) maps the arrays of its callback queues with syscall(2) (`ucs_sys_realloc`).
-//! Such a call bypasses libc's mmap, whose instruction is patched. The kernel placed these arrays
-//! among the program's memory, where a recovery unmaps everything that the program has not mapped.
+//! Example: UCX 1.13 (Debian 12) maps the arrays of its callback queues with syscall(2)
+//! (`ucs_sys_realloc`). Such a call bypasses libc's mmap, whose instruction is patched. The kernel
+//! would place these arrays among the program's memory, where a recovery unmaps everything that the
+//! program has not mapped.
 #![allow(unsafe_code)]
 
 use crate::descriptors::{F_DUPFD, F_DUPFD_CLOEXEC, record_descriptor};
@@ -18,8 +19,8 @@ const WRITEV: c_long = 20;
 const MMAP: c_long = 9;
 const MREMAP: c_long = 25;
 const FCNTL: c_long = 72;
-/// Greatest error number. System calls return errors as negative numbers.
-const LAST_ERROR: c_long = 4095;
+/// Maximum error number; a system call returns an error as its negative number.
+const MAX_ERRNO: c_long = 4095;
 
 unsafe extern "C" {
     fn mmap(
@@ -42,7 +43,7 @@ unsafe extern "C" {
 
 /// syscall(2).
 ///
-/// The caller passes only the arguments of the respective system call.
+/// A caller passes as many arguments as the system call has; the values of the others are ignored.
 ///
 /// # Safety
 /// As the system call requires.
@@ -90,7 +91,7 @@ pub unsafe extern "C" fn syscall(
                     lateout("r11") _,
                     options(nostack),
                 );
-                if !(-LAST_ERROR..0).contains(&result) {
+                if !(-MAX_ERRNO..0).contains(&result) {
                     if number == FCNTL && matches!(second as c_int, F_DUPFD | F_DUPFD_CLOEXEC) {
                         record_descriptor(result as c_int);
                     }

@@ -1,7 +1,7 @@
 //! Functions of the MPI library whose names the shim exports as well.
 //!
-//! libmpi calls its own functions through its procedure linkage table, which resolves to the
-//! shim's. A libmpi without such a function never calls the shim's.
+//! libmpi calls these functions through its procedure linkage table, which ld.so binds to the
+//! shim's functions. A libmpi that lacks such a function never calls the shim's.
 #![allow(unsafe_code)]
 
 use crate::progress;
@@ -12,14 +12,14 @@ unsafe extern "C" {
     fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
 }
 
-/// Looks up the library's functions.
+/// Looks up the functions that the shim's functions of the same names call.
 ///
 /// # Safety
 /// `mpi` must be a handle of dlmopen(3) for the MPI library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn understudy_shim_find_real(mpi: *mut c_void) {
-    for (place, name) in &progress::REAL {
+    for (address, name) in &progress::REAL {
         // SAFETY: dlsym(3) with a valid handle.
-        place.store(unsafe { dlsym(mpi, name.as_ptr()) } as usize, Relaxed);
+        address.store(unsafe { dlsym(mpi, name.as_ptr()) } as usize, Relaxed);
     }
 }

@@ -1,8 +1,8 @@
 //! dlopen(3) without RTLD_GLOBAL.
 //!
-//! A namespace of dlmopen(3) has no such scope: ld.so crashes (glibc bug 18684). Open MPI opens its
-//! components with RTLD_GLOBAL. The components name the libraries that they need, and find them
-//! without the flag.
+//! A namespace of dlmopen(3) has no global scope: with RTLD_GLOBAL, ld.so crashes (glibc bug
+//! 18684). Open MPI opens its components with this flag. The flag can be removed, because the
+//! components name the libraries that they need (DT_NEEDED).
 #![allow(unsafe_code)]
 
 use crate::threads::libc_function;

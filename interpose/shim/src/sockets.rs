@@ -1,7 +1,9 @@
-//! Writes of the runtime side, which never raise SIGPIPE.
+//! Writes of the runtime and MPI sides to sockets, which never raise SIGPIPE.
 //!
 //! A peer that fails during a write must not kill a surviving rank. The disposition of SIGPIPE
-//! belongs to the program and cannot be changed.
+//! belongs to the program and cannot be changed. A write to a socket is therefore made with
+//! MSG_NOSIGNAL. The functions try this first, and use libc's function if the descriptor is no
+//! socket.
 #![allow(unsafe_code)]
 
 use crate::streams::redirected_descriptor;

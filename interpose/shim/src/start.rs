@@ -12,11 +12,11 @@ unsafe extern "C" {
     fn setenv(name: *const c_char, value: *const c_char, overwrite: c_int) -> c_int;
 }
 
-/// Settings that disable UCX's memory hooks.
+/// Variables that disable UCX's memory hooks.
 ///
-/// UCX, which Open MPI uses, overwrites the entries of libc's mmap and related functions with jumps
-/// to its own code, which bypasses the patched instruction. UCX's libraries read these variables as
-/// soon as they are loaded.
+/// UCX, which Open MPI uses, overwrites the first instructions of libc's mmap and related functions
+/// with jumps to its own code, which makes the system calls without the patched instructions. UCX's
+/// libraries read these variables as soon as they are loaded.
 const NO_MEMORY_HOOKS: [(&CStr, &CStr); 3] = [
     (c"UCX_MEM_MMAP_HOOK_MODE", c"none"),
     (c"UCX_MEM_MALLOC_HOOKS", c"n"),
@@ -25,10 +25,10 @@ const NO_MEMORY_HOOKS: [(&CStr, &CStr); 3] = [
 
 /// Variables that are set unless the user has set them.
 ///
-/// libfabric's registration caches watch only the memory functions of the MPI side. A buffer that
+/// libfabric's registration cache watches only the memory functions of the MPI side. A buffer that
 /// the program unmaps would stay registered, and a checkpoint would miss what the network writes
-/// there.
-const UNLESS_SET: [(&CStr, &CStr); 2] = [
+/// to that memory.
+const DEFAULTS: [(&CStr, &CStr); 2] = [
     (c"FI_MR_CACHE_MONITOR", c"disabled"),
     // By default UCX reports a lost connection on standard output, among the program's output.
     (c"UCX_LOG_FILE", c"stderr"),
@@ -51,10 +51,11 @@ pub unsafe extern "C" fn understudy_shim_start(start: *const ShimStart) -> c_int
         for (name, value) in NO_MEMORY_HOOKS {
             setenv(name.as_ptr(), value.as_ptr(), 1);
         }
-        for (name, value) in UNLESS_SET {
+        for (name, value) in DEFAULTS {
             setenv(name.as_ptr(), value.as_ptr(), 0);
         }
-        // The lower keys are reserved for other namespaces: they are allocated here and never used.
+        // Lower keys belong to other namespaces (`RUNTIME_FIRST_KEY`). This libc assigns keys in
+        // ascending order, so the lower ones are created here and never used.
         let mut key = 0;
         while key + 1 < start.first_key {
             let error = pthread_key_create(&mut key, core::ptr::null());

@@ -1,10 +1,10 @@
 //! Standard output and error of the MPI side, which bypass the relay.
 //!
-//! The relay counts the bytes that a rank writes to descriptors 1 and 2, and after a rollback drops
-//! the bytes that it has already forwarded. Output of the MPI library is not part of the program's
-//! output: MPI_Init in a replacement prints it a second time. The functions below replace
-//! descriptors 1 and 2 by the ones passed to [`redirect_streams`]. `stdout` and `stderr` of this
-//! libc are opened on them.
+//! The relay counts the bytes that a rank writes to descriptors 1 and 2. After a rollback it drops
+//! as many bytes as it has already forwarded. Output of the MPI library must not be counted,
+//! because it does not repeat exactly: for example, a warning that MPI_Init prints is printed again
+//! in a replacement. The functions below therefore replace descriptors 1 and 2 by the ones passed
+//! to [`redirect_streams`], on which `stdout` and `stderr` of this libc are opened, too.
 #![allow(unsafe_code)]
 
 use crate::descriptor_table::begin_lift;
@@ -29,8 +29,8 @@ static OUTPUT: AtomicI32 = AtomicI32::new(STDOUT);
 static ERRORS: AtomicI32 = AtomicI32::new(STDERR);
 /// Process that has called [`redirect_streams`].
 ///
-/// Descriptors 1 and 2 are real in children of this process: a child sets them up for the program
-/// that it executes.
+/// A forked child's calls of dup2(2) to descriptor 1 or 2 are not redirected: the child prepares
+/// these descriptors for the program that it executes.
 static REDIRECTING_PROCESS: AtomicI32 = AtomicI32::new(0);
 
 unsafe extern "C" {
@@ -54,8 +54,8 @@ pub fn redirected_descriptor(fd: c_int) -> c_int {
 /// # Safety
 /// No thread of this namespace may use `stdout` or `stderr`.
 pub unsafe fn redirect_streams(output: c_int, errors: c_int) {
-    for (place, name) in REAL.iter().zip(NAMES) {
-        libc_function(place, name);
+    for (address, name) in REAL.iter().zip(NAMES) {
+        libc_function(address, name);
     }
     if [output, errors] == [STDOUT, STDERR] {
         return;
@@ -141,7 +141,7 @@ with_redirected_descriptor! {
 
 /// Defines fcntl(2) and its variants.
 ///
-/// The System V ABI passes the last argument in a register.
+/// The System V ABI passes the variadic last argument in a register.
 macro_rules! control {
     ($($name:ident)*) => {$(
         /// fcntl(2) with this namespace's descriptor; records a duplicate.
@@ -173,12 +173,12 @@ pub unsafe extern "C" fn dup(fd: c_int) -> c_int {
     unsafe {
         let real: unsafe extern "C" fn(c_int) -> c_int =
             core::mem::transmute(libc_function(&REAL, c"dup"));
-        let _below = begin_lift();
+        let _guard = begin_lift();
         descriptors::lift(real(redirected_descriptor(fd)))
     }
 }
 
-/// dup2(2), where descriptors 1 and 2 mean this namespace's.
+/// dup2(2), with descriptors 1 and 2 redirected.
 ///
 /// # Safety
 /// As dup2(2).
@@ -193,7 +193,7 @@ pub unsafe extern "C" fn dup2(old: c_int, new: c_int) -> c_int {
     }
 }
 
-/// dup3(2), where descriptors 1 and 2 mean this namespace's.
+/// dup3(2), with descriptors 1 and 2 redirected.
 ///
 /// # Safety
 /// As dup3(2).
@@ -210,7 +210,8 @@ pub unsafe extern "C" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
 
 /// Returns the descriptor to which dup2(2) and dup3(2) copy.
 ///
-/// The descriptor is `fd` in a child: programs that the child executes write to 1 and 2.
+/// A child's descriptors are not redirected, because the program that it executes writes to 1 and
+/// 2.
 fn new_descriptor(fd: c_int) -> c_int {
     // SAFETY: getpid(2).
     match unsafe { getpid() } == REDIRECTING_PROCESS.load(Relaxed) {

@@ -1,8 +1,8 @@
 //! Threads of the runtime and MPI sides: on separate stacks and without the program's signals.
 //!
-//! ld.so keeps one cache of thread stacks for all namespaces. A stack of the runtime side that gets
-//! into this cache could become the stack of a program thread. ld.so does not cache a stack that
-//! the caller provides.
+//! ld.so keeps one cache of thread stacks for all namespaces. Without precautions, the stack of a
+//! runtime thread that has exited would enter this cache, and could become the stack of a program
+//! thread. ld.so does not cache a stack that the caller provides, so the shim provides all stacks.
 #![allow(unsafe_code)]
 
 use core::ffi::{c_char, c_int, c_void};
@@ -24,7 +24,7 @@ unsafe extern "C" {
     fn pthread_attr_getstacksize(attributes: *const Attributes, size: *mut usize) -> c_int;
     fn pthread_attr_getdetachstate(attributes: *const Attributes, state: *mut c_int) -> c_int;
     fn pthread_attr_setdetachstate(attributes: *mut Attributes, state: c_int) -> c_int;
-    fn pthread_sigmask(how: c_int, set: *const u64, before: *mut u64) -> c_int;
+    fn pthread_sigmask(how: c_int, set: *const u64, previous: *mut u64) -> c_int;
     fn pthread_join(thread: usize, result: *mut *mut c_void) -> c_int;
     fn mmap(
         address: *mut c_void,
@@ -36,14 +36,16 @@ unsafe extern "C" {
     ) -> *mut c_void;
 }
 
-/// Returns libc's function of this name (RTLD_NEXT of dlsym(3)), and stores its address in `place`.
-pub fn libc_function(place: &AtomicUsize, name: &core::ffi::CStr) -> usize {
-    let mut real = place.load(Ordering::Relaxed);
+/// Returns the address of libc's function of this name (RTLD_NEXT of dlsym(3)).
+///
+/// `cache` contains the address, or zero before the first call.
+pub fn libc_function(cache: &AtomicUsize, name: &core::ffi::CStr) -> usize {
+    let mut real = cache.load(Ordering::Relaxed);
     if real == 0 {
         const RTLD_NEXT: *mut c_void = -1isize as *mut c_void;
         // SAFETY: dlsym(3) from this library, which precedes libc in the search order.
         real = unsafe { dlsym(RTLD_NEXT, name.as_ptr()) } as usize;
-        place.store(real, Ordering::Relaxed);
+        cache.store(real, Ordering::Relaxed);
     }
     real
 }
@@ -53,8 +55,8 @@ const EAGAIN: c_int = 11;
 
 /// pthread_create(3) with an explicit stack.
 ///
-/// The stack is not freed when the thread exits: the runtime side has few threads, and they live as
-/// long as the process.
+/// The stack is not freed when the thread exits. The runtime side has few threads, which live as
+/// long as the process; a reinit unmaps all memory of the MPI side.
 ///
 /// # Safety
 /// As pthread_create(3).
@@ -67,20 +69,21 @@ pub unsafe extern "C" fn pthread_create(
 ) -> c_int {
     const PROT_READ_WRITE: c_int = 3;
     const MAP_PRIVATE_ANONYMOUS_NORESERVE: c_int = 0x4022;
-    const DEFAULT_SIZE: usize = 2 << 20;
-    let mut own = Attributes([0; 56]);
+    const MIN_SIZE: usize = 2 << 20;
+    const MAX_SIZE: usize = 64 << 20;
+    let mut changed = Attributes([0; 56]);
     // SAFETY: pthread_attr_*(3) on structures of the right size; mmap(2) of new memory.
     unsafe {
         let real: Create = core::mem::transmute(libc_function(&CREATE, c"pthread_create"));
-        pthread_attr_init(&mut own);
+        pthread_attr_init(&mut changed);
         let mut size = 0;
         if !attributes.is_null() {
             let mut detached = 0;
             pthread_attr_getstacksize(attributes, &mut size);
             pthread_attr_getdetachstate(attributes, &mut detached);
-            pthread_attr_setdetachstate(&mut own, detached);
+            pthread_attr_setdetachstate(&mut changed, detached);
         }
-        let size = size.clamp(DEFAULT_SIZE, 64 << 20);
+        let size = size.clamp(MIN_SIZE, MAX_SIZE);
         let stack = mmap(
             core::ptr::null_mut(),
             size,
@@ -92,11 +95,11 @@ pub unsafe extern "C" fn pthread_create(
         if stack as isize == -1 {
             return EAGAIN;
         }
-        pthread_attr_setstack(&mut own, stack, size);
+        pthread_attr_setstack(&mut changed, stack, size);
         // The new thread inherits the signal mask.
-        let before = set_mask(SIG_BLOCK, !OWN_SIGNALS);
-        let result = real(thread, &own, start, argument);
-        set_mask(SIG_SETMASK, before);
+        let previous = set_mask(SIG_BLOCK, !OWN_SIGNALS);
+        let result = real(thread, &changed, start, argument);
+        set_mask(SIG_SETMASK, previous);
         result
     }
 }
@@ -109,11 +112,11 @@ const SET_WORDS: usize = 16;
 /// Changes the signal mask of this thread, and returns the previous mask.
 fn set_mask(how: c_int, signals: u64) -> u64 {
     let mut set = [0u64; SET_WORDS];
-    let mut before = [0u64; SET_WORDS];
+    let mut previous = [0u64; SET_WORDS];
     set[0] = signals;
     // SAFETY: pthread_sigmask(3) of two `sigset_t`.
-    unsafe { pthread_sigmask(how, set.as_ptr(), before.as_mut_ptr()) };
-    before[0]
+    unsafe { pthread_sigmask(how, set.as_ptr(), previous.as_mut_ptr()) };
+    previous[0]
 }
 
 /// Function to call after each `pthread_cancel`.
@@ -129,8 +132,8 @@ pub extern "C" fn understudy_shim_after_cancellation(function: extern "C" fn()) 
 
 /// pthread_cancel(3).
 ///
-/// libc's function installs a handler of SIGCANCEL. The function that is called afterwards restores
-/// the runtime's handler.
+/// libc's function installs libc's handler of SIGCANCEL. [`AFTER_CANCELLATION`] then restores the
+/// runtime's handler.
 ///
 /// # Safety
 /// As pthread_cancel(3).
@@ -143,9 +146,9 @@ pub unsafe extern "C" fn pthread_cancel(thread: usize) -> c_int {
         let real: unsafe extern "C" fn(usize) -> c_int =
             core::mem::transmute(libc_function(&REAL, c"pthread_cancel"));
         let result = real(thread);
-        let cancelled = AFTER_CANCELLATION.load(Ordering::Relaxed);
-        if !cancelled.is_null() {
-            core::mem::transmute::<*mut c_void, extern "C" fn()>(cancelled)();
+        let function = AFTER_CANCELLATION.load(Ordering::Relaxed);
+        if !function.is_null() {
+            core::mem::transmute::<*mut c_void, extern "C" fn()>(function)();
         }
         result
     }
@@ -155,9 +158,12 @@ extern "C" fn return_at_once(_: *mut c_void) -> *mut c_void {
     core::ptr::null_mut()
 }
 
-/// Creates and joins one thread, so that this libc gives up its single-thread optimisations.
+/// Creates and joins one thread.
 ///
-/// ld.so's lock is shared with the other libc, so locking must not be elided.
+/// Afterwards this libc takes its locks even while only one thread exists.
+///
+/// A libc that has never had a second thread skips locking. ld.so's lock is shared with the other
+/// namespaces' libcs, whose threads this libc does not count.
 pub fn make_libc_multithreaded() -> c_int {
     let mut thread = 0;
     let start: extern "C" fn(*mut c_void) -> *mut c_void = return_at_once;

@@ -16,23 +16,23 @@ struct Time {
 #[repr(C)]
 struct Usage {
     times: [Time; 2],
-    figures: [i64; 14],
+    counters: [i64; 14],
 }
 
-/// Index of ru_nivcsw in [`Usage::figures`].
+/// Index of ru_nivcsw in [`Usage::counters`].
 const INVOLUNTARY_SWITCHES: usize = 13;
 /// Selects the calling thread in getrusage(2).
 const RUSAGE_THREAD: c_int = 1;
 
 unsafe extern "C" {
-    fn getrusage(of: c_int, usage: *mut Usage) -> c_int;
+    fn getrusage(who: c_int, usage: *mut Usage) -> c_int;
     fn clock_gettime(clock: c_int, time: *mut Time) -> c_int;
-    fn nanosleep(time: *const Time, rest: *mut c_void) -> c_int;
+    fn nanosleep(time: *const Time, remaining: *mut c_void) -> c_int;
 }
 
 const CLOCK_MONOTONIC: c_int = 1;
 
-/// Returns the monotonic clock in nanoseconds.
+/// Reads the monotonic clock, in nanoseconds.
 pub fn now() -> u64 {
     let mut time = Time {
         seconds: 0,
@@ -59,15 +59,15 @@ pub fn sleep_briefly() {
 ///
 /// Source: ru_nivcsw of getrusage(2), which includes sched_yield(2).
 pub fn preemptions() -> u64 {
-    let nothing = Time {
+    let zero = Time {
         seconds: 0,
         nanoseconds: 0,
     };
     let mut usage = Usage {
-        times: [nothing; 2],
-        figures: [0; 14],
+        times: [zero; 2],
+        counters: [0; 14],
     };
     // SAFETY: getrusage(2) writes a usage.
     unsafe { getrusage(RUSAGE_THREAD, &mut usage) };
-    usage.figures[INVOLUNTARY_SWITCHES] as u64
+    usage.counters[INVOLUNTARY_SWITCHES] as u64
 }

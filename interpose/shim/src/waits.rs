@@ -1,10 +1,11 @@
 //! Waits in the MPI library: spin first, then yield, and sleep now and then.
 //!
-//! With `mpi_yield_when_idle` Open MPI calls sched_yield(2) after every poll for messages while it
-//! waits. A yield takes as long as ten polls, and a message between two running processes arrives
-//! within that time. The first polls of a blocking call are therefore not followed by a yield. A
-//! call that only tests yields as the library intends: it may be part of a loop that would
-//! otherwise never yield.
+//! With its parameter `mpi_yield_when_idle`, Open MPI calls sched_yield(2) after every poll for
+//! messages that finds none. A yield takes as long as ten polls, and a message between two running
+//! processes arrives within that time. The first polls of a call that waits are therefore not
+//! followed by a yield. Other calls, such as MPI_Test, yield at their first poll, because they may
+//! be part of a loop that would otherwise never yield. For this reason, one in [`YIELD_PERIOD`]
+//! polling calls also yields at its first poll.
 //!
 //! On Linux 6.18 a few processes that only yield keep a new process from running for ten seconds
 //! and more (measured with two cores, five such processes and `sched_autogroup_enabled`). A relay
@@ -28,24 +29,23 @@ use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
 use understudy_abi::wait_state::{BLOCKING, POLLED, POLLING};
 
-/// Polls without a yield in a call that waits for another process's memory.
+/// Polls without a yield at the beginning of a call that waits briefly ([`POLLING`]).
 ///
-/// The polls take about 1 µs.
+/// An example is a call that waits for an operation on another process's memory. The polls take
+/// about 1 µs.
 const SPINS: u32 = 16;
-/// Polls without a yield in a call that blocks.
+/// Polls without a yield at the beginning of a blocking call ([`BLOCKING`]).
 ///
-/// With 64 of them four ranks that shared two processors took 9 % longer: a process that spins
-/// keeps the answering process from running.
+/// With 64 instead of 4 polls, four ranks that shared two processors took 9 % longer: a process
+/// that spins keeps the process that must answer from running.
 const BLOCKING_SPINS: u32 = 4;
-/// Period of the calls that yield at their first poll.
-///
-/// Counts only calls that a program may repeat until something has changed.
+/// Number of polling calls ([`POLLING`]) of which one yields at its first poll.
 const YIELD_PERIOD: u32 = 16;
 /// Polls per reading of the clock.
 ///
 /// A reading takes half as long as a poll for messages.
 const POLLS_PER_CLOCK_READ: u32 = 8;
-/// First poll that reads the clock: most waits have ended before it.
+/// First poll that reads the clock; most waits end earlier.
 const FIRST_CLOCK_POLL: u32 = SPINS + POLLS_PER_CLOCK_READ;
 /// Value of the poll counter after an overflow; greater than [`FIRST_CLOCK_POLL`].
 const OVERFLOW_POLL: u32 = FIRST_CLOCK_POLL + POLLS_PER_CLOCK_READ;
@@ -60,13 +60,13 @@ const LONG_WAIT_NS: u64 = 1_000_000_000;
 static WAIT_KIND: AtomicPtr<AtomicU8> = AtomicPtr::new(null_mut());
 /// Number of unsuccessful polls of the current call, plus an initial value.
 ///
-/// A call that does not block starts at [`SPINS`], behind the polls without a yield.
+/// A call that must yield at its first poll begins with the value [`SPINS`].
 static POLLS: AtomicU32 = AtomicU32::new(SPINS);
 /// Time of the first clock reading of this wait, in nanoseconds.
 static WAIT_START_NS: AtomicU64 = AtomicU64::new(0);
 /// Time of the next sleep, in nanoseconds.
 static NEXT_SLEEP_NS: AtomicU64 = AtomicU64::new(0);
-/// Number of preemptions of the waiting thread when it last slept or could have slept.
+/// Number of preemptions of the waiting thread when a sleep was last due.
 static PREEMPTIONS: AtomicU64 = AtomicU64::new(0);
 
 /// Sets the byte that contains the kind of wait of the current MPI call.
@@ -81,11 +81,17 @@ pub unsafe extern "C" fn understudy_shim_mark_waits(byte: *mut AtomicU8) {
 }
 
 /// Returns the initial value of the poll counter for a kind of wait.
-fn initial_poll_count(call: u8) -> u32 {
-    static REPEATED: AtomicU32 = AtomicU32::new(0);
-    match call {
+fn initial_poll_count(wait_kind: u8) -> u32 {
+    static POLLING_CALLS: AtomicU32 = AtomicU32::new(0);
+    match wait_kind {
         BLOCKING => SPINS - BLOCKING_SPINS,
-        POLLING if !REPEATED.fetch_add(1, Relaxed).is_multiple_of(YIELD_PERIOD) => 0,
+        POLLING
+            if !POLLING_CALLS
+                .fetch_add(1, Relaxed)
+                .is_multiple_of(YIELD_PERIOD) =>
+        {
+            0
+        }
         _ => SPINS,
     }
 }
@@ -95,36 +101,39 @@ fn initial_poll_count(call: u8) -> u32 {
 /// Two threads that poll simultaneously may count as one.
 pub fn count_poll() -> u32 {
     // SAFETY: null, or a byte that lives as long as the process.
-    let call = unsafe { WAIT_KIND.load(Relaxed).as_ref() };
-    let looks = match call.map(|call| (call, call.load(Relaxed))) {
+    let wait_kind = unsafe { WAIT_KIND.load(Relaxed).as_ref() };
+    let polls = match wait_kind.map(|byte| (byte, byte.load(Relaxed))) {
         None | Some((_, POLLED)) => POLLS.load(Relaxed),
-        Some((call, before)) => {
-            call.store(POLLED, Relaxed);
-            initial_poll_count(before)
+        // The first poll of a call.
+        Some((byte, kind)) => {
+            byte.store(POLLED, Relaxed);
+            initial_poll_count(kind)
         }
     };
-    POLLS.store(looks.checked_add(1).unwrap_or(OVERFLOW_POLL), Relaxed);
-    looks
+    POLLS.store(polls.checked_add(1).unwrap_or(OVERFLOW_POLL), Relaxed);
+    polls
 }
 
 /// True if a wait with this number of polls should sleep instead of yield.
-fn is_sleep_due(looks: u32) -> bool {
-    if looks < FIRST_CLOCK_POLL || !looks.is_multiple_of(POLLS_PER_CLOCK_READ) {
+fn is_sleep_due(polls: u32) -> bool {
+    if polls < FIRST_CLOCK_POLL || !polls.is_multiple_of(POLLS_PER_CLOCK_READ) {
         return false;
     }
     let now = now();
-    if looks == FIRST_CLOCK_POLL {
+    if polls == FIRST_CLOCK_POLL {
         WAIT_START_NS.store(now, Relaxed);
         NEXT_SLEEP_NS.store(now + SLEEP_PERIOD_NS, Relaxed);
     }
     now >= NEXT_SLEEP_NS.load(Relaxed)
 }
 
-/// Sleeps if another thread wants the processor or the wait is long.
+/// Sleeps if another thread needs the processor or the wait is long.
 ///
-/// Then sets the time of the next sleep. A sleep costs time twice, because it also delays processes
-/// that send to this one. When no other thread wanted the processor, 1 MiB by MPI_Accumulate to
-/// memory of a program took 1.3 times as long with the sleep.
+/// The function also sets the time of the next sleep.
+///
+/// Another thread needs the processor if the kernel has preempted this one since the last sleep.
+/// Sleeping in all other cases would be expensive, because it also delays the processes that send
+/// to this one: MPI_Accumulate of 1 MiB took 1.3 times as long.
 fn sleep_if_needed() {
     let is_long = now() - WAIT_START_NS.load(Relaxed) >= LONG_WAIT_NS;
     let preemptions = preemptions();
@@ -135,17 +144,17 @@ fn sleep_if_needed() {
 }
 
 /// Yields with sched_yield(2) or sleeps, depending on the number of previous polls.
-pub fn yield_or_sleep(looks: u32) -> c_int {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    if is_sleep_due(looks) {
+pub fn yield_or_sleep(polls: u32) -> c_int {
+    static REAL: AtomicUsize = AtomicUsize::new(0);
+    if is_sleep_due(polls) {
         sleep_if_needed();
         return 0;
     }
     // SAFETY: libc's function of this type.
-    let next: unsafe extern "C" fn() -> c_int =
-        unsafe { transmute(libc_function(&NEXT, c"sched_yield")) };
+    let real: unsafe extern "C" fn() -> c_int =
+        unsafe { transmute(libc_function(&REAL, c"sched_yield")) };
     // SAFETY: sched_yield(2).
-    unsafe { next() }
+    unsafe { real() }
 }
 
 /// sched_yield(2), which the MPI library calls after an unsuccessful poll.
@@ -158,6 +167,6 @@ pub extern "C" fn sched_yield() -> c_int {
             spin_loop();
             0
         }
-        looks => yield_or_sleep(looks),
+        polls => yield_or_sleep(polls),
     }
 }

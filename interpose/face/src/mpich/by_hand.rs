@@ -15,31 +15,31 @@ type QueryLarge = unsafe extern "C" fn(usize, *mut i64) -> c_int;
 pub unsafe extern "C" fn get_count_c(status: usize, datatype: usize, count: *mut i64) -> c_int {
     type Count = unsafe extern "C" fn(usize, usize, *mut c_int) -> c_int;
     type Elements = unsafe extern "C" fn(usize, usize, *mut i64) -> c_int;
-    let mut few = 0;
+    let mut int_count = 0;
     // SAFETY: the program's arguments, and thunks of these procedures.
     unsafe {
-        let rc = thunk!(PMPI_Get_count: Count)(status, datatype, &mut few);
+        let rc = thunk!(PMPI_Get_count: Count)(status, datatype, &mut int_count);
         if rc != SUCCESS {
             return rc;
         }
-        let mut found = i64::from(few);
-        if found == UNDEFINED {
+        let mut result = i64::from(int_count);
+        if result == UNDEFINED {
             // The bytes are not a whole number of elements, or the number exceeds an int.
             let (mut bytes, mut size) = (0, 0);
-            let asked = [
+            let codes = [
                 thunk!(PMPI_Get_elements_x: Elements)(status, BYTE, &mut bytes),
                 thunk!(PMPI_Type_size_x: QueryLarge)(datatype, &mut size),
             ];
-            if asked == [SUCCESS; 2] && size > 0 && bytes % size == 0 {
-                found = bytes / size;
+            if codes == [SUCCESS; 2] && size > 0 && bytes % size == 0 {
+                result = bytes / size;
             }
         }
-        count.write(found);
+        count.write(result);
     }
     SUCCESS
 }
 
-/// `MPI_Comm_toint` and similar conversions, for handles that are integers.
+/// `MPI_Comm_toint` and similar conversions: returns the handle, which is an integer.
 #[cfg(not(feature = "standard"))]
 pub extern "C" fn itself(handle: c_int) -> c_int {
     handle
@@ -69,12 +69,12 @@ pub unsafe extern "C" fn type_get_value_index(value: usize, index: usize, pair: 
     }
     // The upper half of an int argument is undefined.
     let [value, index] = [value, index].map(|handle| handle & (usize::MAX >> (64 - 8 * HANDLE)));
-    let known = PAIRS
+    let predefined = PAIRS
         .iter()
-        .find(|(known, _)| *known == value && index == constant::INT);
-    let found = known.map_or(constant::DATATYPE_NULL, |(_, pair)| *pair);
+        .find(|(pair_value, _)| *pair_value == value && index == constant::INT);
+    let result = predefined.map_or(constant::DATATYPE_NULL, |(_, pair)| *pair);
     // SAFETY: the pointer is the program's.
-    unsafe { core::ptr::copy_nonoverlapping((&raw const found).cast(), pair, HANDLE) };
+    unsafe { core::ptr::copy_nonoverlapping((&raw const result).cast(), pair, HANDLE) };
     SUCCESS
 }
 
@@ -124,17 +124,17 @@ pub unsafe extern "C" fn abi_get_info(info: *mut u8) -> c_int {
     }
 }
 
-/// Returns `answer` if the tool interface is open, else its error (MPI 4.0, 15.3.8).
+/// Returns `result` if the tool interface is initialized, else the interface's error.
 ///
-/// The interface has no events.
-fn without_events_result(answer: c_int) -> c_int {
+/// Used by the procedures on events (MPI 4.0, 15.3.8), of which the interface has none.
+fn without_events_result(result: c_int) -> c_int {
     let mut variables = 0;
     // SAFETY: the address of a local variable, and the thunk of a procedure that fails if the
     // interface is closed.
     let rc = unsafe {
         thunk!(PMPI_T_cvar_get_num: unsafe extern "C" fn(*mut c_int) -> c_int)(&mut variables)
     };
-    if rc == SUCCESS { answer } else { rc }
+    if rc == SUCCESS { result } else { rc }
 }
 
 pub unsafe extern "C" fn t_event_get_num(number: *mut c_int) -> c_int {
@@ -149,7 +149,7 @@ pub use t_event_get_num as t_source_get_num;
 
 pub unsafe extern "C" fn t_category_get_events(
     category: c_int,
-    _room: c_int,
+    _max_indices: c_int,
     _indices: *mut c_int,
 ) -> c_int {
     type QueryCategory = unsafe extern "C" fn(c_int, c_int, *mut c_int) -> c_int;
@@ -170,9 +170,9 @@ pub unsafe extern "C" fn t_category_get_num_events(category: c_int, number: *mut
 
 /// Defines procedures on events, sources, registrations or instances, none of which exist.
 macro_rules! without_events {
-    ($($answer:ident: $($name:ident)*;)*) => { $($(
+    ($($result:ident: $($name:ident)*;)*) => { $($(
         pub unsafe extern "C" fn $name() -> c_int {
-            without_events_result(constant::$answer)
+            without_events_result(constant::$result)
         }
     )*)* };
 }
@@ -203,12 +203,16 @@ pub use mpix_query_hip_support as mpix_query_ze_support;
 /// `MPIX_Request_is_complete`: does not free the request.
 pub unsafe extern "C" fn mpix_request_is_complete(request: usize) -> c_int {
     type GetStatus = unsafe extern "C" fn(usize, *mut c_int, usize) -> c_int;
-    let mut has_ended = 0;
+    let mut is_complete = 0;
     // SAFETY: the program's request, and the thunk of the procedure.
     let rc = unsafe {
-        thunk!(PMPI_Request_get_status: GetStatus)(request, &mut has_ended, constant::STATUS_IGNORE)
+        thunk!(PMPI_Request_get_status: GetStatus)(
+            request,
+            &mut is_complete,
+            constant::STATUS_IGNORE,
+        )
     };
-    c_int::from(rc == SUCCESS && has_ended != 0)
+    c_int::from(rc == SUCCESS && is_complete != 0)
 }
 
 /// `MPIX_Info_set_hex`: sets a value to these bytes in hexadecimal digits.
@@ -220,13 +224,13 @@ pub unsafe extern "C" fn mpix_info_set_hex(
 ) -> c_int {
     type Set = unsafe extern "C" fn(usize, *const c_char, *const u8) -> c_int;
     /// MPI_MAX_INFO_VAL, including the zero at the end.
-    const ROOM: usize = 1024;
-    let mut text = [0u8; ROOM + 1];
-    let bytes = usize::try_from(bytes).unwrap_or(0).min(ROOM / 2);
-    for (place, at) in text.chunks_exact_mut(2).zip(0..bytes) {
+    const MAX_INFO_VAL: usize = 1024;
+    let mut text = [0u8; MAX_INFO_VAL + 1];
+    let bytes = usize::try_from(bytes).unwrap_or(0).min(MAX_INFO_VAL / 2);
+    for (digits, index) in text.chunks_exact_mut(2).zip(0..bytes) {
         // SAFETY: the program's buffer has this number of bytes.
-        let byte = usize::from(unsafe { value.add(at).read() });
-        place.copy_from_slice(&[byte >> 4, byte & 15].map(|digit| b"0123456789ABCDEF"[digit]));
+        let byte = usize::from(unsafe { value.add(index).read() });
+        digits.copy_from_slice(&[byte >> 4, byte & 15].map(|digit| b"0123456789ABCDEF"[digit]));
     }
     // SAFETY: the program's info object and key, and the thunk of the procedure.
     unsafe { thunk!(PMPI_Info_set: Set)(info, key, text.as_ptr()) }
@@ -234,16 +238,16 @@ pub unsafe extern "C" fn mpix_info_set_hex(
 
 /// Defines procedures that read and write members of a status.
 macro_rules! members {
-    ($($get:ident $set:ident $place:expr;)*) => { $(
+    ($($get:ident $set:ident $offset:expr;)*) => { $(
         pub unsafe extern "C" fn $get(status: *const u8, value: *mut c_int) -> c_int {
             // SAFETY: the program's status and pointer.
-            unsafe { value.write(status.add($place).cast::<c_int>().read()) };
+            unsafe { value.write(status.add($offset).cast::<c_int>().read()) };
             SUCCESS
         }
 
         pub unsafe extern "C" fn $set(status: *mut u8, value: c_int) -> c_int {
             // SAFETY: the program's status.
-            unsafe { status.add($place).cast::<c_int>().write(value) };
+            unsafe { status.add($offset).cast::<c_int>().write(value) };
             SUCCESS
         }
     )* };

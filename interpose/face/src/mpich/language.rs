@@ -21,55 +21,57 @@ const POINTER: c_int = 0;
 /// `MPIR_ATTR_INT`: type of attribute that procedures of MPI-1 pass.
 const INT: c_int = 3;
 
-/// Pattern in the two upper bits of predefined keys.
+/// Value of the two upper bits of predefined keys.
 ///
-/// The values of predefined keys are addresses of an int, except for the next two keys.
+/// The values of predefined attributes are addresses of an int, except for the next two keys.
 const PREDEFINED: c_int = 1;
 const WIN_BASE: c_int = 0x6600_0001;
 const WIN_SIZE: c_int = 0x6600_0003;
 
-/// Returns the key with which C procedures access an attribute that is an integer.
-fn of_integer(key: c_int, kind: c_int) -> c_int {
-    let is_address = kind == POINTER || key >> 30 == PREDEFINED || passes_through();
-    if is_address {
+/// Returns the key with which C procedures access an attribute of this kind.
+///
+/// For integers, the offset tells the runtime that the value is a Fortran integer.
+fn key_of_kind(key: c_int, kind: c_int) -> c_int {
+    let is_unmarked = kind == POINTER || key >> 30 == PREDEFINED || passes_through();
+    if is_unmarked {
         key
     } else {
         key + fortran::INTEGER_KEY_OFFSET
     }
 }
 
-/// Stores an attribute as Fortran's bindings expect it.
+/// Calls the C procedure `real`, and stores the attribute as the bindings expect it.
 ///
 /// # Safety
 /// The arguments must be those of the bindings: `value` has space for an address, or for an int if
 /// they request one.
 unsafe fn get(
-    ask: Get,
+    real: Get,
     object: c_int,
     key: c_int,
     value: *mut c_void,
     flag: *mut c_int,
     kind: c_int,
 ) -> c_int {
-    let mut found = core::ptr::null_mut::<c_void>();
-    // Fortran's numbers of predefined keys are C's plus one.
+    let mut attribute = core::ptr::null_mut::<c_void>();
+    // Fortran's values of predefined keys are C's, which are odd, plus one.
     let key = match key >> 30 == PREDEFINED && kind != POINTER {
         true => key - 1 + (key & 1),
         false => key,
     };
     // SAFETY: guaranteed by the caller; a predefined attribute is the address of its value.
     unsafe {
-        let rc = ask(object, of_integer(key, kind), &mut found, flag);
+        let rc = real(object, key_of_kind(key, kind), &mut attribute, flag);
         if rc != 0 || flag.read() == 0 {
             return rc;
         }
         let integer = match key {
-            WIN_BASE => found as isize,
-            WIN_SIZE if kind != POINTER => found.cast::<isize>().read(),
+            WIN_BASE => attribute as isize,
+            WIN_SIZE if kind != POINTER => attribute.cast::<isize>().read(),
             _ if key >> 30 == PREDEFINED && kind != POINTER => {
-                found.cast::<c_int>().read() as isize
+                attribute.cast::<c_int>().read() as isize
             }
-            _ => found as isize,
+            _ => attribute as isize,
         };
         match kind {
             INT => value.cast::<c_int>().write(integer as c_int),
@@ -98,7 +100,7 @@ macro_rules! attributes {
             object: c_int, key: c_int, value: isize, kind: c_int
         ) -> c_int {
             // SAFETY: the bindings' arguments, and the thunk of the procedure.
-            unsafe { thunk!($real_set: Set)(object, of_integer(key, kind), value) }
+            unsafe { thunk!($real_set: Set)(object, key_of_kind(key, kind), value) }
         }
     )* };
 }

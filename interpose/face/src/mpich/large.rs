@@ -1,8 +1,8 @@
-//! Numbers of `MPI_Count` for procedures that take an int.
+//! Conversion of counts of type `MPI_Count` for procedures that take an int.
 //!
-//! A number of elements that exceeds an int is passed as one element of a datatype that contains
-//! them all. The standard gave this advice before it had procedures for large counts (MPI 3.1,
-//! 4.1.11).
+//! A datatype that contains all elements is created if their number exceeds an int, and one
+//! element of this datatype is passed. The standard gave this advice before it had procedures
+//! for large counts (MPI 3.1, 4.1.11).
 #![allow(unsafe_code, clippy::missing_safety_doc)]
 
 use super::additions::{COMM_WORLD, ERR_COUNT};
@@ -20,19 +20,20 @@ macro_rules! thunk {
 }
 pub(super) use thunk;
 
-/// Function that takes the address of a handle.
-type OfDatatype = unsafe extern "C" fn(*mut usize) -> c_int;
+/// Procedure with the address of a datatype's handle as its argument.
+type DatatypeProcedure = unsafe extern "C" fn(*mut usize) -> c_int;
 type CallErrorHandler = unsafe extern "C" fn(usize, c_int) -> c_int;
 
-/// Object to which an error belongs.
+/// Object whose error handler is called for an error.
 pub enum ErrorSubject {
     Comm(usize),
     Win(usize),
     File(usize),
+    /// The procedure has no such object; MPI_COMM_WORLD's error handler is called.
     None,
 }
 
-/// Reports a number that is too large, and calls the object's error handler.
+/// Reports a count that is too large, and calls the object's error handler.
 #[cold]
 pub fn too_large(name: &str, subject: ErrorSubject) -> c_int {
     print(&message::number_too_large(name));
@@ -67,71 +68,73 @@ pub struct Elements {
     /// Number of elements of [`Elements::datatype`].
     pub count: c_int,
     pub datatype: usize,
-    is_made: bool,
+    /// True if this type has created the datatype.
+    is_created: bool,
 }
 
 impl Elements {
-    /// Returns `None` if such a datatype cannot be created.
+    /// Creates a datatype if `count` exceeds an int; `None` if that fails.
     pub unsafe fn new(count: i64, datatype: usize) -> Option<Elements> {
         type Contiguous = unsafe extern "C" fn(i64, usize, *mut usize) -> c_int;
         if let Ok(count) = c_int::try_from(count) {
             return Some(Elements {
                 count,
                 datatype,
-                is_made: false,
+                is_created: false,
             });
         }
-        // Only the lower half is written if handles are integers.
-        let mut all = 0;
+        // If handles are integers, the procedures write only the lower half.
+        let mut contiguous = 0;
         // SAFETY: thunks of these procedures, the program's handle, and local variables.
         let has_failed = count < 0
             || unsafe {
-                thunk!(PMPI_Type_contiguous_c: Contiguous)(count, datatype, &mut all) != 0
-                    || thunk!(PMPI_Type_commit: OfDatatype)(&mut all) != 0
+                thunk!(PMPI_Type_contiguous_c: Contiguous)(count, datatype, &mut contiguous) != 0
+                    || thunk!(PMPI_Type_commit: DatatypeProcedure)(&mut contiguous) != 0
             };
         (!has_failed).then_some(Elements {
             count: 1,
-            datatype: all,
-            is_made: true,
+            datatype: contiguous,
+            is_created: true,
         })
     }
 }
 
 impl Drop for Elements {
-    /// Frees the datatype; pending operations keep it (MPI 4.1, 5.1.9).
+    /// Frees the datatype; pending operations complete normally (MPI 4.1, 5.1.9).
     fn drop(&mut self) {
-        if self.is_made {
+        if self.is_created {
             // SAFETY: the thunk of the procedure, and a handle that this type has created.
-            unsafe { thunk!(PMPI_Type_free: OfDatatype)(&mut self.datatype) };
+            unsafe { thunk!(PMPI_Type_free: DatatypeProcedure)(&mut self.datatype) };
         }
     }
 }
 
-/// Variable of the program that receives a number.
+/// Variable of type `MPI_Count`, with the int that a procedure writes in its place.
 pub struct NarrowOutput {
-    to: *mut i64,
-    number: c_int,
+    /// The program's variable.
+    wide: *mut i64,
+    narrow: c_int,
 }
 
 impl NarrowOutput {
-    /// Creates an entry for the program's variable.
-    pub fn new(to: *mut i64) -> NarrowOutput {
-        NarrowOutput { to, number: 0 }
+    /// Creates the int for the program's variable, which may be null.
+    pub fn new(wide: *mut i64) -> NarrowOutput {
+        NarrowOutput { wide, narrow: 0 }
     }
 
     /// Returns the address to pass to the procedure.
-    pub fn place(&mut self) -> *mut c_int {
-        match self.to.is_null() {
+    pub fn pointer(&mut self) -> *mut c_int {
+        match self.wide.is_null() {
             true => core::ptr::null_mut(),
-            false => &raw mut self.number,
+            false => &raw mut self.narrow,
         }
     }
 
-    /// Stores the number that the procedure has written, widened.
+    /// Stores the int that the procedure has written in the program's variable.
     pub unsafe fn store_widened(self, rc: c_int) {
-        if rc == 0 && !self.to.is_null() {
+        if rc == 0 && !self.wide.is_null() {
             // SAFETY: the pointer is the program's.
-            unsafe { self.to.write(i64::from(self.number)) };
+            unsafe { self.wide.write(i64::from(self.narrow)) };
         }
     }
 }

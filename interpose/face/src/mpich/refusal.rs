@@ -6,16 +6,17 @@ use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, Ordering};
 use understudy_catalogue::message;
 
-/// Refuses a procedure in the way in which the runtime refuses others.
+/// Refuses the procedure with this index in [`additions::UNSUPPORTED`].
 ///
-/// A message is printed once, and the error handler of MPI_COMM_WORLD is called.
-pub(super) extern "C" fn refuse(number: u32) -> c_int {
+/// A message is printed once for each procedure, and the error handler of MPI_COMM_WORLD is called,
+/// as for procedures that the runtime refuses.
+pub(super) extern "C" fn refuse(index: u32) -> c_int {
     const COUNT: usize = additions::UNSUPPORTED.len();
     static IS_REPORTED: [AtomicBool; COUNT] = [const { AtomicBool::new(false) }; COUNT];
-    let number = number as usize % COUNT;
-    if !IS_REPORTED[number].swap(true, Ordering::Relaxed) {
+    let index = index as usize % COUNT;
+    if !IS_REPORTED[index].swap(true, Ordering::Relaxed) {
         print(&message::unsupported_procedure_mpich(
-            additions::UNSUPPORTED[number],
+            additions::UNSUPPORTED[index],
         ));
     }
     large::fail(

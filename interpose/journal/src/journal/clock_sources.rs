@@ -14,10 +14,10 @@ static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| LIBC_PROCEDURES.iter().map(ro
 fn row(source: &LibcProcedure) -> Row {
     let output = |output: &libc_procedures::ProcedureOutput| {
         let (argument, unit, amounts) = match *output {
-            libc_procedures::ProcedureOutput::Fixed(argument, bytes) => {
+            libc_procedures::ProcedureOutput::Fixed { argument, bytes } => {
                 (argument, Unit::Bytes(bytes), Vec::new())
             }
-            libc_procedures::ProcedureOutput::Counted(argument, count) => (
+            libc_procedures::ProcedureOutput::Counted { argument, count } => (
                 argument,
                 Unit::Bytes(1),
                 vec![Amount::Value(Numbers(count, 8))],

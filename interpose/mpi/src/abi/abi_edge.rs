@@ -1,18 +1,20 @@
-//! Edges where calls are translated between two ABIs.
+//! Trait of the edges where calls are translated between Open MPI's ABI and another.
 
 use super::foreign_abi::Abi;
 use crate::real_types::HandleKind;
 use std::ffi::{CStr, c_int};
 
-/// Edge where calls are translated.
+/// Edge where calls are translated from the caller's ABI to the callee's.
 pub trait Edge: 'static {
-    /// True if the caller has the other ABI, and the callee Open MPI's.
+    /// True at the edge between program and runtime, where the caller has the other ABI.
+    ///
+    /// False at the edge between runtime and library, where the callee has the other ABI.
     const INWARD: bool;
 
     /// Value that exists as long as the call.
     type Guard;
 
-    /// Returns the other ABI.
+    /// Returns the ABI that is not Open MPI's.
     fn abi() -> &'static Abi;
 
     /// Converts a handle of the caller for the callee.
@@ -22,15 +24,17 @@ pub trait Edge: 'static {
     fn handle_back(kind: HandleKind, handle: u64) -> u64;
 
     /// Converts an error code of the callee for the caller.
-    fn outcome(code: c_int) -> c_int;
+    fn error_for_caller(code: c_int) -> c_int;
 
     /// Converts an error code of the caller for the callee.
-    fn code(code: c_int) -> c_int;
+    fn error_for_callee(code: c_int) -> c_int;
 
-    /// True if the results are not written, since the caller does not continue.
+    /// True if the caller does not continue after the call.
+    ///
+    /// Results must then not be written.
     fn is_void(code: c_int) -> bool;
 
-    /// Begins a call; must be called before anything else.
+    /// Begins a call; must be called before all other methods.
     fn guard() -> Self::Guard;
 
     /// Returns the procedure of a slot.
@@ -45,6 +49,6 @@ pub trait Edge: 'static {
     /// Returns the numbers of sources and of destinations in a communicator of the callee.
     fn degrees(comm: u64) -> (usize, usize);
 
-    /// Returns the value of a variable of the side with the other ABI.
+    /// Returns a variable of the program or library that has the other ABI.
     fn variable(name: &'static CStr) -> isize;
 }

@@ -1,4 +1,7 @@
 //! Arguments at an edge: conversion for the callee, and of results for the caller.
+//!
+//! Arrays are converted into memory of their own ([`CalleeMemory`]), whose address the callee
+//! receives. After the call, the elements are converted back into the caller's array.
 #![allow(unsafe_code)]
 
 use super::abi_edge::Edge;
@@ -35,7 +38,7 @@ pub(super) unsafe fn sum_of(array: *const u8, length: usize) -> usize {
 
 fn to_callee<E: Edge>(domain: Domain, value: c_int) -> c_int {
     match (domain, E::INWARD) {
-        (Domain::ErrorCode, _) => E::code(value),
+        (Domain::ErrorCode, _) => E::error_for_callee(value),
         (_, true) => E::abi().canonical(domain, value),
         (_, false) => E::abi().foreign(domain, value),
     }
@@ -43,7 +46,7 @@ fn to_callee<E: Edge>(domain: Domain, value: c_int) -> c_int {
 
 pub(super) fn to_caller<E: Edge>(domain: Domain, value: c_int) -> c_int {
     match (domain, E::INWARD) {
-        (Domain::ErrorCode, _) => E::outcome(value),
+        (Domain::ErrorCode, _) => E::error_for_caller(value),
         (_, true) => E::abi().foreign(domain, value),
         (_, false) => E::abi().canonical(domain, value),
     }
@@ -51,7 +54,7 @@ pub(super) fn to_caller<E: Edge>(domain: Domain, value: c_int) -> c_int {
 
 /// Converts an integer for the callee.
 ///
-/// Ranks and tags that are not constants are at least zero.
+/// Ranks and tags of zero or more, which are no constants, are not converted.
 #[inline]
 pub fn value<E: Edge>(domain: Domain, value: c_int) -> c_int {
     match domain {
@@ -60,7 +63,7 @@ pub fn value<E: Edge>(domain: Domain, value: c_int) -> c_int {
     }
 }
 
-/// Converts the displacement of a file view for the callee; constants are negative.
+/// Converts the displacement of a file view for the callee; only negative values are constants.
 #[inline]
 pub(super) fn displacement<E: Edge>(bytes: i64) -> i64 {
     match c_int::try_from(bytes) {
@@ -69,7 +72,7 @@ pub(super) fn displacement<E: Edge>(bytes: i64) -> i64 {
     }
 }
 
-/// Converts a pointer for the callee, since it may be a constant.
+/// Converts a pointer for the callee if it is a constant, such as `MPI_IN_PLACE`.
 #[inline]
 pub fn pointer<E: Edge>(kind: Pointer, pointer: *mut u8) -> *mut u8 {
     for (canonical, foreign) in E::abi().pointers[kind as usize] {
@@ -89,15 +92,17 @@ pub fn pointer<E: Edge>(kind: Pointer, pointer: *mut u8) -> *mut u8 {
     pointer
 }
 
-/// Memory for the callee's elements: in place for a few, else on the heap.
-struct CalleeMemory<T, const IN_PLACE: usize> {
-    in_place: [T; IN_PLACE],
+/// Memory for the callee's elements.
+///
+/// Up to `INLINE` elements are in this structure, more on the heap.
+struct CalleeMemory<T, const INLINE: usize> {
+    inline: [T; INLINE],
     on_heap: Vec<T>,
     /// True if the callee uses the elements after its return; then they are never freed.
     is_kept: bool,
 }
 
-impl<T, const FEW: usize> Drop for CalleeMemory<T, FEW> {
+impl<T, const INLINE: usize> Drop for CalleeMemory<T, INLINE> {
     fn drop(&mut self) {
         if self.is_kept {
             std::mem::take(&mut self.on_heap).leak();
@@ -105,11 +110,11 @@ impl<T, const FEW: usize> Drop for CalleeMemory<T, FEW> {
     }
 }
 
-impl<T: Copy, const FEW: usize> CalleeMemory<T, FEW> {
-    fn new(empty: T, length: usize) -> CalleeMemory<T, FEW> {
+impl<T: Copy, const INLINE: usize> CalleeMemory<T, INLINE> {
+    fn new(empty: T, length: usize) -> CalleeMemory<T, INLINE> {
         CalleeMemory {
-            in_place: [empty; FEW],
-            on_heap: if length > FEW {
+            inline: [empty; INLINE],
+            on_heap: if length > INLINE {
                 vec![empty; length]
             } else {
                 Vec::new()
@@ -118,16 +123,20 @@ impl<T: Copy, const FEW: usize> CalleeMemory<T, FEW> {
         }
     }
 
+    /// Moves the elements to the heap, where they are never freed.
     fn keep(&mut self) {
         if self.on_heap.is_empty() {
-            self.on_heap = self.in_place.to_vec();
+            self.on_heap = self.inline.to_vec();
         }
         self.is_kept = true;
     }
 
-    fn place(&mut self) -> *mut T {
+    /// Returns the address of the elements.
+    ///
+    /// The address is valid until this value is moved or kept.
+    fn as_mut_ptr(&mut self) -> *mut T {
         if self.on_heap.is_empty() {
-            self.in_place.as_mut_ptr()
+            self.inline.as_mut_ptr()
         } else {
             self.on_heap.as_mut_ptr()
         }
@@ -139,39 +148,41 @@ pub struct Handles<E: Edge> {
     kind: HandleKind,
     caller: *mut u8,
     length: usize,
-    way: Direction,
-    room: CalleeMemory<u64, 8>,
+    direction: Direction,
+    memory: CalleeMemory<u64, 8>,
     edge: PhantomData<E>,
 }
 
 /// Reads a handle of `width` bytes.
-pub(super) unsafe fn read(at: *const u8, width: usize) -> u64 {
+pub(super) unsafe fn read(address: *const u8, width: usize) -> u64 {
     // SAFETY: by the caller's contract.
     unsafe {
         match width {
-            4 => u64::from(at.cast::<u32>().read_unaligned()),
-            _ => at.cast::<u64>().read_unaligned(),
+            4 => u64::from(address.cast::<u32>().read_unaligned()),
+            _ => address.cast::<u64>().read_unaligned(),
         }
     }
 }
 
-unsafe fn write(at: *mut u8, width: usize, handle: u64) {
+/// Writes a handle of `width` bytes.
+unsafe fn write(address: *mut u8, width: usize, handle: u64) {
     // SAFETY: by the caller's contract.
     unsafe {
         match width {
-            4 => at.cast::<u32>().write_unaligned(handle as u32),
-            _ => at.cast::<u64>().write_unaligned(handle),
+            4 => address.cast::<u32>().write_unaligned(handle as u32),
+            _ => address.cast::<u64>().write_unaligned(handle),
         }
     }
 }
 
 impl<E: Edge> Handles<E> {
+    /// Returns the sizes in bytes of the caller's and of the callee's handles.
     fn widths(kind: HandleKind) -> (usize, usize) {
-        let theirs = E::abi().width(kind);
+        let foreign = E::abi().width(kind);
         if E::INWARD {
-            (theirs, HANDLE)
+            (foreign, HANDLE)
         } else {
-            (HANDLE, theirs)
+            (HANDLE, foreign)
         }
     }
 
@@ -183,27 +194,27 @@ impl<E: Edge> Handles<E> {
         kind: HandleKind,
         caller: *mut u8,
         length: usize,
-        way: Direction,
+        direction: Direction,
     ) -> Handles<E> {
         let length = if caller.is_null() { 0 } else { length };
         let mut handles = Handles {
             kind,
             caller,
             length,
-            way,
-            room: CalleeMemory::new(0, length),
+            direction,
+            memory: CalleeMemory::new(0, length),
             edge: PhantomData,
         };
         let (from, to) = Self::widths(kind);
-        let room = handles.room.place().cast::<u8>();
-        // If the runtime is the callee, handles that it only writes stay empty. For the library
-        // they get the caller's values, since that edge does not convert handles.
-        if way != Direction::Out || !E::INWARD {
+        let memory = handles.memory.as_mut_ptr().cast::<u8>();
+        // If the runtime is the callee, handles that it only writes stay zero. If the library is
+        // the callee, they get the caller's values, because this edge does not convert handles.
+        if direction != Direction::Out || !E::INWARD {
             for index in 0..length {
                 // SAFETY: by the caller's contract; the memory is large enough for either width.
                 unsafe {
                     write(
-                        room.add(index * to),
+                        memory.add(index * to),
                         to,
                         E::handle(kind, read(caller.add(index * from), from)),
                     )
@@ -215,16 +226,16 @@ impl<E: Edge> Handles<E> {
 
     /// Keeps the memory, since the callee may use it after its return.
     pub fn kept(mut self) -> Handles<E> {
-        self.room.keep();
+        self.memory.keep();
         self
     }
 
     /// Returns the address of the handles for the callee.
-    pub fn place(&mut self) -> *mut u8 {
+    pub fn callee_pointer(&mut self) -> *mut u8 {
         if self.caller.is_null() {
             self.caller
         } else {
-            self.room.place().cast()
+            self.memory.as_mut_ptr().cast()
         }
     }
 
@@ -233,18 +244,18 @@ impl<E: Edge> Handles<E> {
     /// # Safety
     /// As for [`Handles::new`].
     pub unsafe fn convert_results(&mut self, is_success: bool) {
-        if self.way == Direction::Out && !is_success && !E::INWARD {
+        if self.direction == Direction::Out && !is_success && !E::INWARD {
             return;
         }
         // A failing call may write null handles, and a call that finds no message writes none. The
         // memory of a handle that was not written is zero, which is not a handle.
-        let may_be_unwritten = self.way == Direction::Out && E::INWARD;
+        let may_be_unwritten = self.direction == Direction::Out && E::INWARD;
         let (from, to) = Self::widths(self.kind);
-        let room = self.room.place().cast::<u8>();
+        let memory = self.memory.as_mut_ptr().cast::<u8>();
         for index in 0..self.length {
             // SAFETY: by the caller's contract.
             unsafe {
-                let handle = read(room.add(index * to), to);
+                let handle = read(memory.add(index * to), to);
                 if handle != 0 || !may_be_unwritten {
                     let handle = E::handle_back(self.kind, handle);
                     write(self.caller.add(index * from), from, handle);
@@ -259,7 +270,7 @@ pub struct Integers<E: Edge> {
     domain: Domain,
     caller: *mut u8,
     length: usize,
-    room: CalleeMemory<c_int, 16>,
+    memory: CalleeMemory<c_int, 16>,
     edge: PhantomData<E>,
 }
 
@@ -274,15 +285,15 @@ impl<E: Edge> Integers<E> {
             domain,
             caller,
             length,
-            room: CalleeMemory::new(0, length),
+            memory: CalleeMemory::new(0, length),
             edge: PhantomData,
         };
-        let room = integers.room.place();
+        let memory = integers.memory.as_mut_ptr();
         for index in 0..length {
             // SAFETY: by the caller's contract. Integers that the callee does not write get their
             // present values back.
             unsafe {
-                room.add(index).write(to_callee::<E>(
+                memory.add(index).write(to_callee::<E>(
                     domain,
                     caller.cast::<c_int>().add(index).read_unaligned(),
                 ))
@@ -293,16 +304,16 @@ impl<E: Edge> Integers<E> {
 
     /// Keeps the memory, since the callee may use it after its return.
     pub fn kept(mut self) -> Integers<E> {
-        self.room.keep();
+        self.memory.keep();
         self
     }
 
     /// Returns the address of the integers for the callee.
-    pub fn place(&mut self) -> *mut u8 {
+    pub fn callee_pointer(&mut self) -> *mut u8 {
         if self.caller.is_null() {
             self.caller
         } else {
-            self.room.place().cast()
+            self.memory.as_mut_ptr().cast()
         }
     }
 
@@ -311,58 +322,59 @@ impl<E: Edge> Integers<E> {
     /// # Safety
     /// As for [`Integers::new`].
     pub unsafe fn convert_results(&mut self, is_success: bool) {
-        let room = self.room.place();
+        let memory = self.memory.as_mut_ptr();
         for index in (0..self.length).filter(|_| is_success) {
             // SAFETY: by the caller's contract.
             unsafe {
                 self.caller
                     .cast::<c_int>()
                     .add(index)
-                    .write_unaligned(to_caller::<E>(self.domain, room.add(index).read()))
+                    .write_unaligned(to_caller::<E>(self.domain, memory.add(index).read()))
             };
         }
     }
 }
 
-/// Statuses that an argument points to, or a constant for ignored statuses.
+/// Statuses that an argument points to, or the constant for ignored statuses.
 pub struct Statuses<E: Edge> {
     caller: *mut u8,
     /// Pointer to pass instead of statuses.
     constant: Option<*mut u8>,
     length: usize,
     /// Statuses of 32 bytes, the largest of all ABIs.
-    room: CalleeMemory<[u64; 4], 4>,
+    memory: CalleeMemory<[u64; 4], 4>,
     edge: PhantomData<E>,
 }
 
 impl<E: Edge> Statuses<E> {
+    /// Returns the sizes in bytes of the caller's and of the callee's statuses.
     fn sizes() -> (usize, usize) {
-        let theirs = E::abi().status.size;
+        let foreign = E::abi().status.size;
         if E::INWARD {
-            (theirs, size_of::<Status>())
+            (foreign, size_of::<Status>())
         } else {
-            (size_of::<Status>(), theirs)
+            (size_of::<Status>(), foreign)
         }
     }
 
-    unsafe fn read(is_foreign: bool, at: *const u8) -> Status {
+    unsafe fn read(is_foreign: bool, address: *const u8) -> Status {
         // SAFETY: by the caller's contract.
         unsafe {
             if is_foreign {
-                E::abi().read_status(at)
+                E::abi().read_status(address)
             } else {
-                at.cast::<Status>().read_unaligned()
+                address.cast::<Status>().read_unaligned()
             }
         }
     }
 
-    unsafe fn write(is_foreign: bool, at: *mut u8, status: &Status) {
+    unsafe fn write(is_foreign: bool, address: *mut u8, status: &Status) {
         // SAFETY: by the caller's contract.
         unsafe {
             if is_foreign {
-                E::abi().write_status(at, status)
+                E::abi().write_status(address, status)
             } else {
-                at.cast::<Status>().write_unaligned(*status)
+                address.cast::<Status>().write_unaligned(*status)
             }
         }
     }
@@ -372,26 +384,26 @@ impl<E: Edge> Statuses<E> {
     /// # Safety
     /// `caller` must point to `length` statuses, or memory for them, or be the constant.
     pub unsafe fn new(kind: Pointer, caller: *mut u8, length: usize, _: Direction) -> Statuses<E> {
-        let passed = pointer::<E>(kind, caller);
-        let is_constant = caller.is_null() || passed != caller;
+        let converted = pointer::<E>(kind, caller);
+        let is_constant = caller.is_null() || converted != caller;
         let length = if is_constant { 0 } else { length };
-        let constant = is_constant.then_some(passed);
+        let constant = is_constant.then_some(converted);
         let mut statuses = Statuses {
             caller,
             constant,
             length,
-            room: CalleeMemory::new([0; 4], length),
+            memory: CalleeMemory::new([0; 4], length),
             edge: PhantomData,
         };
         let (from, to) = Self::sizes();
-        let room = statuses.room.place().cast::<u8>();
+        let memory = statuses.memory.as_mut_ptr().cast::<u8>();
         for index in 0..length {
             // SAFETY: by the caller's contract; the memory is large enough for either ABI. Members
             // that the callee does not write, above all the error, get their present values back.
             unsafe {
                 Self::write(
                     !E::INWARD,
-                    room.add(index * to),
+                    memory.add(index * to),
                     &Self::read(E::INWARD, caller.add(index * from)),
                 )
             };
@@ -400,10 +412,10 @@ impl<E: Edge> Statuses<E> {
     }
 
     /// Returns the address of the statuses for the callee.
-    pub fn place(&mut self) -> *mut u8 {
+    pub fn callee_pointer(&mut self) -> *mut u8 {
         match self.constant {
             Some(constant) => constant,
-            None => self.room.place().cast(),
+            None => self.memory.as_mut_ptr().cast(),
         }
     }
 
@@ -413,19 +425,20 @@ impl<E: Edge> Statuses<E> {
     /// As for [`Statuses::new`].
     pub unsafe fn convert_results(&mut self, _: bool) {
         let (from, to) = Self::sizes();
-        let room = self.room.place().cast::<u8>();
+        let memory = self.memory.as_mut_ptr().cast::<u8>();
         for index in 0..self.length {
             // SAFETY: by the caller's contract.
             unsafe {
-                let at = self.caller.add(index * from);
-                let (before, mut after) = (
-                    Self::read(E::INWARD, at),
-                    Self::read(!E::INWARD, room.add(index * to)),
+                let address = self.caller.add(index * from);
+                let (previous, mut status) = (
+                    Self::read(E::INWARD, address),
+                    Self::read(!E::INWARD, memory.add(index * to)),
                 );
-                if after.error != before.error {
-                    after.error = E::outcome(after.error);
+                // An error that the callee has not written is still the caller's code.
+                if status.error != previous.error {
+                    status.error = E::error_for_caller(status.error);
                 }
-                Self::write(E::INWARD, at, &after);
+                Self::write(E::INWARD, address, &status);
             }
         }
     }

@@ -9,7 +9,9 @@ include!("../generated/abis.rs");
 
 /// Size of Open MPI's handles in bytes.
 pub(super) const HANDLE: usize = 8;
-/// First error code of the program, which is greater than all codes of the library.
+/// Added to error codes that the program creates (`MPI_Add_error_code`) in other ABIs.
+///
+/// The sum is greater than all codes of the library, as MPI 4.1, 9.5, requires.
 const FIRST_OWN_CODE: c_int = 0x4000_0000;
 /// `MPI_ERR_LASTCODE` of Open MPI.
 const LAST_CODE: c_int = 92;
@@ -53,9 +55,9 @@ pub struct Abi {
     pub handle: usize,
     pub status: StatusLayout,
     pub handles: &'static [PredefinedHandle],
-    /// Values in Open MPI and in this ABI, by domain.
+    /// Pairs of Open MPI's value and this ABI's value, for each [`Domain`].
     pub values: [&'static [(c_int, c_int)]; 20],
-    /// Values in Open MPI and in this ABI, by kind of pointer.
+    /// Pairs of Open MPI's value and this ABI's value, for each [`Pointer`].
     pub pointers: [&'static [(isize, ConstantValue)]; 5],
     /// Limits: name, value in Open MPI, value in this ABI.
     pub limits: &'static [(&'static str, usize, usize)],
@@ -75,12 +77,12 @@ impl Abi {
     pub fn foreign(&self, domain: Domain, value: c_int) -> c_int {
         let pairs = self.values[domain as usize];
         if matches!(domain, Domain::Assert | Domain::FileMode) {
-            return bits(pairs.iter().copied(), value);
+            return convert_bits(pairs.iter().copied(), value);
         }
         match (pairs.iter().find(|pair| pair.0 == value), domain) {
             (Some(pair), _) => pair.1,
             (None, Domain::ErrorCode) if value > LAST_CODE => FIRST_OWN_CODE + value,
-            (None, Domain::ErrorCode) if value != 0 => self.foreign(domain, OTHER),
+            (None, Domain::ErrorCode) if value != 0 => self.foreign(domain, ERR_OTHER),
             (None, Domain::Keyval) if value >= FIRST_KEY => pairs[0].1 + value,
             (None, _) => value,
         }
@@ -97,7 +99,12 @@ impl Abi {
     pub fn canonical(&self, domain: Domain, value: c_int) -> c_int {
         let pairs = self.values[domain as usize];
         if matches!(domain, Domain::Assert | Domain::FileMode) {
-            return bits(pairs.iter().map(|&(ours, theirs)| (theirs, ours)), value);
+            return convert_bits(
+                pairs
+                    .iter()
+                    .map(|&(canonical, foreign)| (foreign, canonical)),
+                value,
+            );
         }
         match (pairs.iter().find(|pair| pair.1 == value), domain) {
             (Some(pair), _) => pair.0,
@@ -110,11 +117,11 @@ impl Abi {
     /// Reads a status.
     ///
     /// # Safety
-    /// `at` must point to a status of this ABI.
-    pub unsafe fn read_status(&self, at: *const u8) -> Status {
+    /// `address` must point to a status of this ABI.
+    pub unsafe fn read_status(&self, address: *const u8) -> Status {
         let layout = &self.status;
         // SAFETY: within the status.
-        let word = |offset: usize| unsafe { at.add(offset).cast::<u32>().read_unaligned() };
+        let word = |offset: usize| unsafe { address.add(offset).cast::<u32>().read_unaligned() };
         let (low, high) = (word(layout.bytes), word(layout.bytes + 4));
         Status {
             source: self.canonical(Domain::Rank, word(layout.source) as c_int),
@@ -129,7 +136,7 @@ impl Abi {
     ///
     /// # Safety
     /// As for [`Abi::read_status`].
-    pub unsafe fn write_status(&self, at: *mut u8, status: &Status) {
+    pub unsafe fn write_status(&self, address: *mut u8, status: &Status) {
         let layout = &self.status;
         let bytes = status.bytes as u64;
         let words = [
@@ -147,19 +154,19 @@ impl Abi {
         ];
         for (offset, word) in words {
             // SAFETY: within the status.
-            unsafe { at.add(offset).cast::<u32>().write_unaligned(word) };
+            unsafe { address.add(offset).cast::<u32>().write_unaligned(word) };
         }
     }
 }
 
 /// Converts the bits of a value one by one; bits without a pair are dropped.
-fn bits(pairs: impl Iterator<Item = (c_int, c_int)>, value: c_int) -> c_int {
+fn convert_bits(pairs: impl Iterator<Item = (c_int, c_int)>, value: c_int) -> c_int {
     let set = pairs.filter(|&(from, _)| value & from != 0);
-    set.fold(0, |all, (_, to)| all | to)
+    set.fold(0, |result, (_, to)| result | to)
 }
 
 /// `MPI_ERR_OTHER` of Open MPI.
-const OTHER: c_int = 16;
+const ERR_OTHER: c_int = 16;
 
 #[cfg(test)]
 mod tests {
@@ -178,15 +185,15 @@ mod tests {
                     cancelled,
                     bytes,
                 };
-                let mut theirs = [0xa5u8; 40];
+                let mut foreign = [0xa5u8; 40];
                 // SAFETY: there is room for a status of either ABI.
-                let again = unsafe {
-                    abi.write_status(theirs.as_mut_ptr(), &status);
-                    abi.read_status(theirs.as_ptr())
+                let read = unsafe {
+                    abi.write_status(foreign.as_mut_ptr(), &status);
+                    abi.read_status(foreign.as_ptr())
                 };
-                assert_eq!(again, status, "{}", abi.name);
+                assert_eq!(read, status, "{}", abi.name);
                 assert!(
-                    theirs[abi.status.size..].iter().all(|&byte| byte == 0xa5),
+                    foreign[abi.status.size..].iter().all(|&byte| byte == 0xa5),
                     "{}",
                     abi.name
                 );
@@ -200,9 +207,9 @@ mod tests {
             let rank = |value| abi.canonical(Domain::Rank, abi.foreign(Domain::Rank, value));
             assert!([-1, -2, -4, 0, 5].iter().all(|&value| rank(value) == value));
             for code in [0, 1, 13, 52, 92, 93, 200] {
-                let theirs = abi.foreign(Domain::ErrorCode, code);
+                let foreign = abi.foreign(Domain::ErrorCode, code);
                 assert_eq!(
-                    abi.canonical(Domain::ErrorCode, theirs),
+                    abi.canonical(Domain::ErrorCode, foreign),
                     code,
                     "{}",
                     abi.name

@@ -26,7 +26,7 @@ fn detect() -> Option<&'static Abi> {
     if !library::symbol(c"ompi_mpi_comm_world").is_null() {
         return None;
     }
-    // In a library of the standard ABI these are constants, not variables.
+    // MPICH has a variable of this name; in the standard ABI, it is a constant of the header.
     match library::symbol(c"MPI_UNWEIGHTED").is_null() {
         true => Some(&STANDARD),
         false => Some(&MPICH),
@@ -40,10 +40,10 @@ pub(crate) fn connect() {
         return;
     }
     let edge = table::<LibraryEdge>();
-    for ((ours, theirs), translate) in PROCEDURES.iter().zip(&FOREIGN).zip(edge) {
-        theirs.find();
-        if !translate.is_null() && theirs.is_there() {
-            ours.set(translate.cast_mut().cast());
+    for ((called, real), translate) in PROCEDURES.iter().zip(&FOREIGN).zip(edge) {
+        real.find();
+        if !translate.is_null() && real.is_found() {
+            called.set(translate.cast_mut().cast());
         }
     }
 }
@@ -55,8 +55,8 @@ pub fn object(symbol: &CStr) -> *mut c_void {
     match foreign_abi() {
         None => library::symbol(symbol),
         Some(abi) => {
-            let found = abi.handles.iter().find(|handle| handle.symbol == symbol);
-            found.map_or(std::ptr::null_mut(), |handle| {
+            let predefined = abi.handles.iter().find(|handle| handle.symbol == symbol);
+            predefined.map_or(std::ptr::null_mut(), |handle| {
                 handle.value as usize as *mut c_void
             })
         }
@@ -65,14 +65,15 @@ pub fn object(symbol: &CStr) -> *mut c_void {
 
 /// Returns the datatype that the library passes to a reduction function.
 ///
-/// The datatype has the size of the library's handles.
+/// A reduction function receives the address of a handle, which has the size of the library's
+/// handles.
 ///
 /// # Safety
-/// `place` must be the argument of such a function.
-pub unsafe fn datatype_at(place: *const RealDatatype) -> RealDatatype {
+/// `address` must be the argument of such a function.
+pub unsafe fn datatype_at(address: *const RealDatatype) -> RealDatatype {
     let width = foreign_abi().map_or(HANDLE, |abi| abi.width(HandleKind::Datatype));
     // SAFETY: by the caller's contract.
-    RealDatatype(unsafe { read(place.cast(), width) } as usize as *mut c_void)
+    RealDatatype(unsafe { read(address.cast(), width) } as usize as *mut c_void)
 }
 
 /// Edge with the runtime as the caller and the library as the callee.
@@ -80,7 +81,8 @@ pub struct LibraryEdge;
 
 /// Returns the class of an error code of the library.
 ///
-/// A class is its own class; MPICH treats classes of the standard ABI's tool interface as codes.
+/// A class is its own class. This is determined here, because MPICH does not recognise the classes
+/// of the standard ABI's tool interface as classes.
 fn class_of(code: c_int) -> c_int {
     if LibraryEdge::abi().has(Domain::ErrorCode, code) {
         return code;
@@ -103,7 +105,7 @@ fn class_of(code: c_int) -> c_int {
 impl Edge for LibraryEdge {
     const INWARD: bool = false;
 
-    /// A call of the runtime can be abandoned only while the library executes.
+    /// The runtime's call can be abandoned while the library executes, not in the edge.
     type Guard = Callback;
 
     fn abi() -> &'static Abi {
@@ -121,14 +123,14 @@ impl Edge for LibraryEdge {
     }
 
     #[inline]
-    fn outcome(code: c_int) -> c_int {
+    fn error_for_caller(code: c_int) -> c_int {
         match code {
             0 => 0,
             code => Self::abi().canonical(Domain::ErrorCode, class_of(code)),
         }
     }
 
-    fn code(code: c_int) -> c_int {
+    fn error_for_callee(code: c_int) -> c_int {
         Self::abi().foreign(Domain::ErrorCode, code)
     }
 
@@ -188,40 +190,45 @@ pub fn rank(comm: RealComm) -> c_int {
 pub fn degrees(comm: RealComm) -> (usize, usize) {
     const CART: c_int = 1;
     const GRAPH: c_int = 2;
-    let (mut topology, mut into, mut out_of, mut rank) = (UNDEFINED, 0, 0, 0);
+    let (mut topology, mut sources, mut destinations, mut rank) = (UNDEFINED, 0, 0, 0);
     // SAFETY: local queries; the library checks the communicator.
     unsafe {
         real::PMPI_Topo_test(comm, &mut topology);
         match topology {
             UNDEFINED => {}
             CART => {
-                real::PMPI_Cartdim_get(comm, &mut into);
-                (into, out_of) = (2 * into, 2 * into);
+                real::PMPI_Cartdim_get(comm, &mut sources);
+                (sources, destinations) = (2 * sources, 2 * sources);
             }
             GRAPH => {
                 real::PMPI_Comm_rank(comm, &mut rank);
-                real::PMPI_Graph_neighbors_count(comm, rank, &mut into);
-                out_of = into;
+                real::PMPI_Graph_neighbors_count(comm, rank, &mut sources);
+                destinations = sources;
             }
             _ => {
                 let mut weighted = 0;
-                real::PMPI_Dist_graph_neighbors_count(comm, &mut into, &mut out_of, &mut weighted);
+                real::PMPI_Dist_graph_neighbors_count(
+                    comm,
+                    &mut sources,
+                    &mut destinations,
+                    &mut weighted,
+                );
             }
         }
     }
     let count = |number: c_int| usize::try_from(number).unwrap_or(0);
-    (count(into), count(out_of))
+    (count(sources), count(destinations))
 }
 
 /// Returns a limit of the program's ABI, such as `MPI_MAX_OBJECT_NAME`.
 ///
-/// Texts have the length that the program expects all the way from the library: buffers in between
-/// have room for the longest text of any ABI.
+/// The library's ABI is also the program's. Buffers of the runtime have space for the longest text
+/// of any ABI, so texts are never cut off before they reach the program.
 pub fn limit(name: &str) -> usize {
-    let of = |abi: &'static Abi| abi.limits.iter().find(|limit| limit.0 == name);
+    let find = |abi: &'static Abi| abi.limits.iter().find(|limit| limit.0 == name);
     let limit = match foreign_abi() {
-        Some(abi) => of(abi).map(|limit| limit.2),
-        None => of(&MPICH).map(|limit| limit.1),
+        Some(abi) => find(abi).map(|limit| limit.2),
+        None => find(&MPICH).map(|limit| limit.1),
     };
     limit.unwrap_or(256)
 }
@@ -238,15 +245,15 @@ fn variable(name: &'static CStr) -> isize {
     ];
     let index = NAMES
         .iter()
-        .position(|known| *known == name)
-        .expect("a variable");
+        .position(|listed| *listed == name)
+        .expect("a listed variable");
     match VARIABLES[index].load(Relaxed) {
         0 => {
-            let at = library::symbol(name).cast::<usize>();
-            let value = match at.is_null() {
+            let address = library::symbol(name).cast::<usize>();
+            let value = match address.is_null() {
                 true => 0,
                 // SAFETY: a variable of the library, which is a pointer.
-                false => unsafe { at.read() },
+                false => unsafe { address.read() },
             };
             VARIABLES[index].store(value, Relaxed);
             value as isize

@@ -1,4 +1,4 @@
-//! Translations that the kinds of parameters do not describe.
+//! Translations of arguments whose meaning depends on other arguments.
 #![allow(unsafe_code)]
 
 use super::abi_edge::Edge;
@@ -35,10 +35,10 @@ unsafe fn envelope<E: Edge>(datatype: u64, is_large: bool, slot: usize) -> (c_in
                 &mut combiner,
             );
         } else {
-            let mut few = 0;
+            let mut int_count = 0;
             let envelope: Envelope = std::mem::transmute(E::callee(slot));
-            envelope(datatype, &mut few, &mut 0, &mut 0, &mut combiner);
-            integers = few.into();
+            envelope(datatype, &mut int_count, &mut 0, &mut 0, &mut combiner);
+            integers = int_count.into();
         }
     }
     if !E::INWARD {
@@ -69,14 +69,15 @@ pub(super) unsafe fn contents<E: Edge>(
     unsafe {
         let (combiner, length, counts) = envelope::<E>(datatype, is_large, slot);
         let translate = |domain: Domain, index: usize| {
-            let at = integers.add(index);
-            at.write_unaligned(to_caller::<E>(domain, at.read_unaligned()));
+            let integer = integers.add(index);
+            integer.write_unaligned(to_caller::<E>(domain, integer.read_unaligned()));
         };
         match combiner {
             SUBARRAY => translate(Domain::Order, length - 1),
             DARRAY => {
                 let dimensions = integers.add(2).read_unaligned() as usize;
-                // The sizes of the array are integers, or large counts.
+                // The integers are size, rank, number of dimensions, sizes of the array (unless
+                // these are large counts), distributions, their arguments, process grid, order.
                 let first = if counts == 0 { 3 + dimensions } else { 3 };
                 for index in 0..dimensions {
                     translate(Domain::Distribution, first + index);
@@ -91,7 +92,7 @@ pub(super) unsafe fn contents<E: Edge>(
 
 /// Copies a status between C and Fortran, whose statuses are equal.
 ///
-/// Statuses of C and Fortran differ in Open MPI, but its edge does not have this function.
+/// Open MPI's statuses differ, but calls of a library with Open MPI's ABI pass no edge.
 ///
 /// # Safety
 /// Both must point to statuses of the other ABI.

@@ -1,10 +1,11 @@
 //! Global scope of the library's namespace, for components that do not name their dependencies.
 //!
-//! A program that is linked with the library has it in its global scope, and Open MPI 4 has
-//! components that rely on that. In a namespace of dlmopen(3) the global scope consists of the
-//! dependencies of the first object, which is the shim (glibc 2.36, elf/dl-object.c:
-//! `_dl_new_object`), and ld.so cannot extend it by RTLD_GLOBAL (glibc's bug 18684). The library is
-//! therefore added here, in ld.so's own data, if these have the expected form.
+//! Open MPI 4 has components that use symbols of libmpi without naming it as a dependency. In a
+//! program that is linked with libmpi they find the symbols in the program's global scope. In a
+//! namespace of dlmopen(3) the global scope consists of the first object, which is the shim, and
+//! its dependencies (glibc 2.36, elf/dl-object.c: `_dl_new_object`), and ld.so cannot extend it by
+//! RTLD_GLOBAL (glibc's bug 18684). This module therefore adds libmpi to the scope by changing
+//! ld.so's own data, if these have the expected form.
 #![allow(unsafe_code)]
 
 use super::{LIBRARY, SHIM};
@@ -69,7 +70,11 @@ fn is_of_ld_so(address: usize) -> bool {
     (RUNTIME_LD_HEAP..RUNTIME_LD_HEAP + LD_HEAP_SIZE).contains(&address)
 }
 
-/// Returns the scope that begins with an object: its dependencies (`l_searchlist`).
+/// Returns an object's own scope (`l_searchlist`): the object, followed by its dependencies.
+///
+/// The offset of this member of `struct link_map` differs between versions of glibc. The member is
+/// found by its content: a count, and a pointer to that number of link maps, the first of which is
+/// the object's.
 ///
 /// # Safety
 /// `object` must be null or a link map.
@@ -77,9 +82,9 @@ unsafe fn scope_of(object: Object) -> Option<*mut Scope> {
     if object.is_null() {
         return None;
     }
-    let places = (PUBLIC_HEAD_SIZE..LINK_MAP_BOUND).step_by(size_of::<usize>());
-    let mut scopes = places.map(|at| object.wrapping_byte_add(at).cast::<Scope>());
-    let is_its_list = |scope: &*mut Scope| {
+    let offsets = (PUBLIC_HEAD_SIZE..LINK_MAP_BOUND).step_by(size_of::<usize>());
+    let mut candidates = offsets.map(|offset| object.wrapping_byte_add(offset).cast::<Scope>());
+    let is_search_list = |scope: &*mut Scope| {
         // SAFETY: within a link map; a possible list is only read if it is among ld.so's other
         // data.
         unsafe {
@@ -87,8 +92,8 @@ unsafe fn scope_of(object: Object) -> Option<*mut Scope> {
             let is_list =
                 (1..MAX_OBJECTS).contains(&count) && is_of_ld_so(list.addr()) && list.is_aligned();
             let objects = || slice::from_raw_parts(list, count as usize).iter();
-            is_list && *list == object && objects().all(|it| is_of_ld_so(it.addr()))
+            is_list && *list == object && objects().all(|object| is_of_ld_so(object.addr()))
         }
     };
-    scopes.find(is_its_list)
+    candidates.find(is_search_list)
 }

@@ -4,7 +4,7 @@
 use std::ffi::{c_int, c_uint};
 use understudy_abi::MPI_FD_BASE;
 
-/// Open descriptors, in ascending order.
+/// Descriptors of the MPI side that were open at the snapshot, in ascending order.
 pub struct SavedDescriptors(Vec<c_int>);
 
 impl SavedDescriptors {
@@ -19,23 +19,24 @@ impl SavedDescriptors {
         SavedDescriptors(open)
     }
 
-    /// Closes all other descriptors.
+    /// Closes the MPI side's descriptors that have been opened since the snapshot.
     ///
     /// # Safety
-    /// No other code may use them any more.
+    /// No code may use these descriptors any more.
     pub unsafe fn put_back(&self) {
         let mut first = MPI_FD_BASE as c_uint;
-        let last = self
+        // The ranges between saved descriptors, and the one behind the last, are closed.
+        let ends = self
             .0
             .iter()
             .map(|&number| number as c_uint)
             .chain([c_uint::MAX]);
-        for kept in last {
-            if first < kept {
+        for end in ends {
+            if first < end {
                 // SAFETY: close_range(2) of descriptors of the library.
-                unsafe { libc::close_range(first, kept - u32::from(kept != c_uint::MAX), 0) };
+                unsafe { libc::close_range(first, end - u32::from(end != c_uint::MAX), 0) };
             }
-            first = kept.saturating_add(1);
+            first = end.saturating_add(1);
         }
     }
 }

@@ -29,8 +29,8 @@ fn parse(line: &str) -> Option<Mapping> {
     let (start, end) = words.next()?.split_once('-')?;
     let number = |text| usize::from_str_radix(text, 16).ok();
     let flags = words.next()?.as_bytes();
-    let bit = |at: usize, letter: u8, bit: c_int| {
-        if flags.get(at) == Some(&letter) {
+    let bit = |index: usize, letter: u8, bit: c_int| {
+        if flags.get(index) == Some(&letter) {
             bit
         } else {
             0
@@ -69,7 +69,7 @@ pub struct SavedMemory(Vec<SavedMapping>);
 
 impl SavedMemory {
     pub fn take() -> Result<SavedMemory, ResetError> {
-        let keep = |mapping: Mapping| {
+        let save = |mapping: Mapping| {
             let is_data = mapping.protection & libc::PROT_WRITE != 0 && !mapping.is_shared;
             // SAFETY: a readable mapping of whole pages; the library is not running.
             let words = || unsafe {
@@ -84,23 +84,23 @@ impl SavedMemory {
                 mapping,
             }
         };
-        Ok(SavedMemory(mappings()?.into_iter().map(keep).collect()))
+        Ok(SavedMemory(mappings()?.into_iter().map(save).collect()))
     }
 
     pub fn size(&self) -> usize {
         let length =
-            |kept: &SavedMapping| kept.content.as_ref().map_or(0, |words| words.len() * WORD);
+            |saved: &SavedMapping| saved.content.as_ref().map_or(0, |words| words.len() * WORD);
         self.0.iter().map(length).sum()
     }
 
-    /// Unmaps new mappings, recreates removed ones, and restores the contents.
+    /// Unmaps mappings made since the snapshot, recreates removed ones, and restores the contents.
     ///
     /// # Safety
     /// No other thread may use the memory. The caller must not use pointers that it has received
     /// from the library since.
     pub unsafe fn put_back(&self) -> Result<(), ResetError> {
-        let now = mappings()?;
-        for mapping in &now {
+        let current = mappings()?;
+        for mapping in &current {
             for range in self.without(&mapping.range) {
                 // The process that has created the segment may have failed before removing its
                 // name, and no process must open it any more.
@@ -113,55 +113,56 @@ impl SavedMemory {
                 }
             }
         }
-        for kept in &self.0 {
-            kept.recreate(&now)?;
-            if let Some(content) = &kept.content {
+        for saved in &self.0 {
+            saved.recreate(&current)?;
+            if let Some(content) = &saved.content {
                 // SAFETY: the mapping exists and is writable, and no other thread uses it.
-                unsafe { write(kept.mapping.range.start, content) };
+                unsafe { write(saved.mapping.range.start, content) };
             }
         }
         Ok(())
     }
 
-    /// Returns the parts of a range that are in no kept mapping.
+    /// Returns the subranges of a range that are in no saved mapping.
     fn without(&self, range: &Range<usize>) -> Vec<Range<usize>> {
-        let mut parts = Vec::new();
+        let mut subranges = Vec::new();
         let mut start = range.start;
-        for kept in self.0.iter().map(|kept| &kept.mapping.range) {
-            if kept.end <= start || kept.start >= range.end {
+        for saved in self.0.iter().map(|saved| &saved.mapping.range) {
+            if saved.end <= start || saved.start >= range.end {
                 continue;
             }
-            if kept.start > start {
-                parts.push(start..kept.start);
+            if saved.start > start {
+                subranges.push(start..saved.start);
             }
-            start = kept.end.min(range.end);
+            start = saved.end.min(range.end);
         }
         if start < range.end {
-            parts.push(start..range.end);
+            subranges.push(start..range.end);
         }
-        parts
+        subranges
     }
 }
 
 impl SavedMapping {
     /// Recreates the mapping: fills holes, and sets protections.
-    fn recreate(&self, now: &[Mapping]) -> Result<(), ResetError> {
+    fn recreate(&self, current: &[Mapping]) -> Result<(), ResetError> {
         let Mapping {
             range, protection, ..
         } = &self.mapping;
         let overlapping = || {
-            now.iter()
+            current
+                .iter()
                 .filter(|other| other.range.start < range.end && other.range.end > range.start)
         };
-        let mut at = range.start;
-        for hole in overlapping()
+        let mut mapped_end = range.start;
+        for mapped in overlapping()
             .map(|other| &other.range)
             .chain([&(range.end..range.end)])
         {
-            if hole.start > at {
-                self.fill(at..hole.start)?;
+            if mapped.start > mapped_end {
+                self.fill(mapped_end..mapped.start)?;
             }
-            at = at.max(hole.end);
+            mapped_end = mapped_end.max(mapped.end);
         }
         let differs = |other: &Mapping| other.protection != *protection;
         if overlapping().any(differs) {
@@ -176,6 +177,7 @@ impl SavedMapping {
         Ok(())
     }
 
+    /// Maps new memory in a hole of the mapping.
     fn fill(&self, hole: Range<usize>) -> Result<(), ResetError> {
         if !self.mapping.is_anonymous || self.mapping.is_shared {
             return Err(ResetError::MappingRemoved(hole.start));
@@ -202,14 +204,14 @@ impl SavedMapping {
     }
 }
 
-/// Writes the pages that differ; the kernel's pages of the others do not change.
+/// Writes only pages that differ, so that unchanged pages of files stay shared.
 ///
 /// # Safety
 /// The memory must be mapped and writable, and no other thread may use it.
 unsafe fn write(start: usize, content: &[u64]) {
-    for (at, page) in (start..).step_by(PAGE).zip(content.chunks(PAGE / WORD)) {
+    for (address, page) in (start..).step_by(PAGE).zip(content.chunks(PAGE / WORD)) {
         // SAFETY: by the caller's contract.
-        let memory = unsafe { std::slice::from_raw_parts_mut(at as *mut u64, page.len()) };
+        let memory = unsafe { std::slice::from_raw_parts_mut(address as *mut u64, page.len()) };
         if memory != page {
             memory.copy_from_slice(page);
         }

@@ -4,7 +4,7 @@
 use super::side_error::ResetError;
 use crate::library::{self, Module};
 
-/// Libraries that are loaded.
+/// Libraries of the MPI side that were loaded at the snapshot.
 pub struct SavedModules(Vec<Module>);
 
 impl SavedModules {
@@ -12,16 +12,16 @@ impl SavedModules {
         SavedModules(library::modules())
     }
 
-    /// Checks that no library is open that has been opened since.
+    /// Fails if a library is loaded that was not loaded at the snapshot.
     ///
     /// # Safety
-    /// No other code may use libraries that have been opened since.
+    /// No other thread may open or close libraries.
     ///
     /// # Errors
-    /// The first library that stays open.
+    /// The first such library.
     pub unsafe fn check_none_opened(&self) -> Result<(), ResetError> {
-        let now = library::modules();
-        match now.iter().find(|module| !self.0.contains(module)) {
+        let loaded = library::modules();
+        match loaded.iter().find(|module| !self.0.contains(module)) {
             None => Ok(()),
             Some(module) => Err(ResetError::LibraryOpened(module.name.clone())),
         }

@@ -8,7 +8,7 @@ pub enum ResetError {
     /// The mappings of the process cannot be read.
     #[error("the mappings of this process cannot be read")]
     Mappings(#[source] std::io::Error),
-    /// A mapping with data of a file does not exist any more.
+    /// A mapping of a file or shared memory has been removed, and cannot be recreated.
     #[error("the MPI library has unmapped data of its own at {0:#x}")]
     MappingRemoved(usize),
     /// A mapping cannot be created or removed.
@@ -20,7 +20,7 @@ pub enum ResetError {
     /// A thread does not exit.
     #[error("{}", message::mpi_thread_stays(.0))]
     ThreadStays(i32),
-    /// A library that was opened since stays open.
+    /// A library that was opened after the snapshot is still loaded.
     #[error("{}", message::mpi_file_stays_open(.0))]
     LibraryOpened(String),
 }

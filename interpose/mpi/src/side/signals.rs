@@ -12,7 +12,7 @@ const SIGNALS: c_int = 64;
 
 /// Returns the action of a signal and, if `new` is given, replaces it.
 ///
-/// The system call is made without libc, which reserves two signals.
+/// Makes the system call itself: libc's function refuses signals 32 and 33.
 pub fn action(signal: c_int, new: Option<&Action>) -> Action {
     let mut old: Action = [0; 4];
     let new = new.map_or(std::ptr::null(), std::ptr::from_ref);
@@ -21,49 +21,45 @@ pub fn action(signal: c_int, new: Option<&Action>) -> Action {
     old
 }
 
-/// Blocks a signal in this thread until the current signal handler returns.
-///
-/// The system call is made without libc.
+/// Blocks a signal in this thread, until the current signal handler returns.
 pub fn block(signal: c_int) {
     set_mask(libc::SIG_BLOCK, 1 << (signal - 1));
 }
 
-/// Guard during which this thread handles only [`OWN_SIGNALS`].
+/// Guard during which this thread blocks all signals except [`OWN_SIGNALS`].
 pub struct SignalGuard {
-    before: u64,
+    previous: u64,
 }
 
 impl SignalGuard {
     #[allow(clippy::new_without_default)]
     pub fn new() -> SignalGuard {
         SignalGuard {
-            before: set_mask(libc::SIG_BLOCK, !OWN_SIGNALS),
+            previous: set_mask(libc::SIG_BLOCK, !OWN_SIGNALS),
         }
     }
 }
 
 impl Drop for SignalGuard {
     fn drop(&mut self) {
-        set_mask(libc::SIG_SETMASK, self.before);
+        set_mask(libc::SIG_SETMASK, self.previous);
     }
 }
 
 /// Changes the signals that this thread blocks, and returns the previous ones.
-///
-/// The system call is made without libc.
 fn set_mask(how: c_int, signals: u64) -> u64 {
-    let mut before = 0u64;
+    let mut previous = 0u64;
     // SAFETY: rt_sigprocmask(2) of sets of eight bytes.
     unsafe {
         libc::syscall(
             libc::SYS_rt_sigprocmask,
             how,
             &raw const signals,
-            &raw mut before,
+            &raw mut previous,
             size_of::<u64>(),
         )
     };
-    before
+    previous
 }
 
 /// Actions of all signals, from signal 1 on.
@@ -74,12 +70,14 @@ impl SavedSignals {
         SavedSignals((1..=SIGNALS).map(|signal| action(signal, None)).collect())
     }
 
-    /// Replaces handlers that the library has installed since; the program's handlers stay.
+    /// Replaces handlers that the library has installed since the snapshot.
+    ///
+    /// The program's handlers stay.
     pub fn put_back(&self) {
-        for (signal, before) in (1..).zip(&self.0) {
-            let now = action(signal, None);
-            if is_mpi(now[0]) && now != *before {
-                action(signal, Some(before));
+        for (signal, saved) in (1..).zip(&self.0) {
+            let current = action(signal, None);
+            if is_mpi(current[0]) && current != *saved {
+                action(signal, Some(saved));
             }
         }
     }

@@ -15,11 +15,12 @@ pub struct Snapshot {
     signals: signals::SavedSignals,
 }
 
-/// Durations of the parts.
+/// Durations of the steps of a reset.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ResetTimes {
     /// Time until all threads had exited.
     pub threads: Duration,
+    /// Time for descriptors, signal handlers and the check of the libraries.
     pub descriptors: Duration,
     /// Time for memory and thread-local data.
     pub memory: Duration,
@@ -31,7 +32,7 @@ impl Snapshot {
     /// Must be called by the main thread, while no call of the library is active.
     pub fn take() -> Result<Snapshot, ResetError> {
         library::release_error();
-        // This allocates the blocks of thread-local data, which are part of the memory.
+        // Before the memory: this allocates the blocks of thread-local data, which are part of it.
         let thread = thread::SavedThreadState::take()?;
         Ok(Snapshot {
             descriptors: descriptors::SavedDescriptors::take(),
@@ -42,7 +43,7 @@ impl Snapshot {
         })
     }
 
-    /// Returns the number of bytes of memory that are kept.
+    /// Returns the number of bytes of saved memory.
     pub fn size(&self) -> usize {
         self.memory.size()
     }
@@ -57,21 +58,21 @@ impl Snapshot {
         let begin = Instant::now();
         // Signals are blocked, so a handler of the library never runs on partly restored memory.
         let _blocked = signals::SignalGuard::new();
-        // SAFETY: the library's threads are not needed any more, nor is anything else that is reset
-        // below.
+        // SAFETY: by the caller's contract, no code uses the library's threads, descriptors and
+        // memory any more. The threads are terminated first, so none runs while the rest is reset.
         unsafe {
             threads::end_all()?;
             let ended = Instant::now();
             self.descriptors.put_back();
             self.signals.put_back();
             self.modules.check_none_opened()?;
-            let closed = Instant::now();
+            let closing_end = Instant::now();
             self.memory.put_back()?;
             self.thread.put_back();
             Ok(ResetTimes {
                 threads: ended - begin,
-                descriptors: closed - ended,
-                memory: closed.elapsed(),
+                descriptors: closing_end - ended,
+                memory: closing_end.elapsed(),
             })
         }
     }

@@ -1,6 +1,6 @@
 //! The MPI side's state in the calling thread.
 //!
-//! The state consists of thread-local data, values of its keys, and the state of cancellation.
+//! The state consists of thread-local data, values of pthread keys, and the state of cancellation.
 #![allow(unsafe_code)]
 
 use super::side_error::ResetError;
@@ -10,16 +10,17 @@ use std::ops::Range;
 use understudy_abi::{MPI_FIRST_KEY, control_block};
 
 const KEYS_PER_BLOCK: usize = 32;
-/// PTHREAD_KEYS_MAX, in blocks.
-const BLOCKS: usize = 32;
+/// Number of blocks of keys (PTHREAD_KEYS_MAX / KEYS_PER_BLOCK).
+const KEY_BLOCKS: usize = 32;
 
-/// Memory with its saved content.
-struct Piece {
+/// Saved content of a range of memory.
+struct SavedRange {
     address: usize,
     bytes: Vec<u8>,
 }
 
-pub struct SavedThreadState(Vec<Piece>);
+/// The MPI side's state in the calling thread, at the snapshot.
+pub struct SavedThreadState(Vec<SavedRange>);
 
 impl SavedThreadState {
     pub fn take() -> Result<SavedThreadState, ResetError> {
@@ -28,30 +29,32 @@ impl SavedThreadState {
         let first = MPI_FIRST_KEY as usize / KEYS_PER_BLOCK;
         let keys = own + layout.specific + first * size_of::<usize>();
         let cancellation = own + layout.cancellation;
-        let places = blocks()
+        let ranges = blocks()
             .chain(std::iter::once(
-                keys..keys + (BLOCKS - first) * size_of::<usize>(),
+                keys..keys + (KEY_BLOCKS - first) * size_of::<usize>(),
             ))
             .chain(std::iter::once(
                 cancellation..cancellation + size_of::<u32>(),
             ));
-        let copy = |place: Range<usize>| Piece {
-            address: place.start,
+        let copy = |range: Range<usize>| SavedRange {
+            address: range.start,
             // SAFETY: memory of this thread.
-            bytes: unsafe { std::slice::from_raw_parts(place.start as *const u8, place.len()) }
+            bytes: unsafe { std::slice::from_raw_parts(range.start as *const u8, range.len()) }
                 .to_vec(),
         };
-        Ok(SavedThreadState(places.map(copy).collect()))
+        Ok(SavedThreadState(ranges.map(copy).collect()))
     }
 
+    /// Restores the saved state.
+    ///
     /// # Safety
     /// This thread must not be in a call of the library.
     pub unsafe fn put_back(&self) {
-        for piece in &self.0 {
+        for saved in &self.0 {
             // SAFETY: memory of this thread, of that length.
             unsafe {
-                (piece.address as *mut u8)
-                    .copy_from_nonoverlapping(piece.bytes.as_ptr(), piece.bytes.len())
+                (saved.address as *mut u8)
+                    .copy_from_nonoverlapping(saved.bytes.as_ptr(), saved.bytes.len())
             };
         }
     }
@@ -63,7 +66,7 @@ impl SavedThreadState {
 fn blocks() -> impl Iterator<Item = Range<usize>> {
     unsafe extern "C" {
         // ELF Handling For Thread-Local Storage, 3.4.2: module and offset.
-        fn __tls_get_addr(place: *const [usize; 2]) -> *mut u8;
+        fn __tls_get_addr(index: *const [usize; 2]) -> *mut u8;
     }
     let with_data = library::modules()
         .into_iter()

@@ -25,8 +25,9 @@ const DEADLINE: Duration = Duration::from_secs(2);
 /// Offsets in `struct pthread`, and addresses of ld.so's lists.
 #[derive(Clone, Copy)]
 pub struct Layout {
-    /// Offset of the pointers to the blocks of keys.
+    /// Offset of the pointers to the blocks of values of pthread keys.
     pub specific: usize,
+    /// Offset of the word with the state of cancellation.
     pub cancellation: usize,
     /// Offset of the links of the list of stacks.
     links: usize,
@@ -43,9 +44,9 @@ pub struct Layout {
 /// Returns a symbol in the runtime's namespace; the libcs of all namespaces have equal layouts.
 fn symbol(name: &CStr) -> Result<usize, ResetError> {
     // SAFETY: dlsym(3).
-    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
-    (!found.is_null())
-        .then_some(found as usize)
+    let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+    (!address.is_null())
+        .then_some(address as usize)
         .ok_or(ResetError::UnknownThreads)
 }
 
@@ -61,8 +62,9 @@ impl Layout {
         let global = symbol(c"_rtld_global")?;
         let used = global + offset(c"_thread_db_rtld_global__dl_stack_used")?;
         let user = global + offset(c"_thread_db_rtld_global__dl_stack_user")?;
-        // `struct rtld_global` (glibc's sysdeps/generic/ldsodefs.h): lists used, user, cache; size
-        // of the cache, stack in flight, lock.
+        // glibc does not publish the lock's offset. Members of `struct rtld_global` (glibc's
+        // sysdeps/generic/ldsodefs.h): lists used, user, cache; size of the cache; stack in flight;
+        // lock. That the second list follows the first is checked.
         const LIST: usize = 16;
         if user != used + LIST {
             return Err(ResetError::UnknownThreads);
@@ -86,23 +88,24 @@ impl Layout {
     /// # Safety
     /// The lists must not change during the call.
     unsafe fn threads(&self) -> Vec<usize> {
-        let mut found = Vec::new();
+        let mut threads = Vec::new();
         for list in self.lists {
             // SAFETY: a circular list of links: next, previous.
             unsafe {
-                let mut at = (list as *const usize).read();
-                while at != list {
-                    let thread = at - self.links;
+                let mut link = (list as *const usize).read();
+                while link != list {
+                    let thread = link - self.links;
                     if is_mpi(thread) {
-                        found.push(thread);
+                        threads.push(thread);
                     }
-                    at = (at as *const usize).read();
+                    link = (link as *const usize).read();
                 }
             }
         }
-        found
+        threads
     }
 
+    /// Takes the lock of the lists, or breaks the lock at the deadline.
     fn lock(&self) -> Lock<'_> {
         // SAFETY: ld.so's lock, a futex (futex(2)): 0 free, 1 held, 2 held with waiters.
         let word = unsafe { &*(self.lock as *const AtomicU32) };
@@ -112,8 +115,7 @@ impl Layout {
             .is_err()
         {
             if begin.elapsed() > DEADLINE {
-                // A thread of the MPI side was terminated while it held the lock; the list has not
-                // changed.
+                // A thread of the MPI side was terminated while it had the lock.
                 break;
             }
             std::thread::yield_now();
@@ -143,7 +145,7 @@ impl Drop for Lock<'_> {
 
 /// Terminates the calling thread by exit(2), if the signal was sent by tgkill(2).
 ///
-/// Queued signals are for threads of the program.
+/// Signals with other codes are intended for threads of the program.
 #[unsafe(naked)]
 unsafe extern "C" fn end_thread() {
     naked_asm!(
@@ -168,26 +170,28 @@ const SA_SIGINFO: usize = 4;
 /// No other code may need anything that these threads own. Their stacks stay mapped.
 pub unsafe fn end_all() -> Result<(), ResetError> {
     let layout = Layout::get()?;
-    let end: Action = [
+    let termination: Action = [
         end_thread as *const () as usize,
         SA_RESTORER | SA_SIGINFO,
         return_from_signal as *const () as usize,
         0,
     ];
-    let before = signals::action(TERMINATION_SIGNAL, Some(&end));
+    let previous = signals::action(TERMINATION_SIGNAL, Some(&termination));
     // SAFETY: by the caller's contract.
-    let ended = unsafe { layout.end_all() };
-    signals::action(TERMINATION_SIGNAL, Some(&before));
-    ended
+    let result = unsafe { layout.end_all() };
+    signals::action(TERMINATION_SIGNAL, Some(&previous));
+    result
 }
 
 impl Layout {
+    /// Terminates the threads, for which the handler of the signal is installed.
+    ///
     /// # Safety
     /// As for the function [`end_all`].
     unsafe fn end_all(&self) -> Result<(), ResetError> {
         let begin = Instant::now();
         loop {
-            // A thread may be creating another one, so the list is read until no thread is left.
+            // A thread may be creating another one, so the lists are read until no thread is left.
             let threads = {
                 let _lock = self.lock();
                 // SAFETY: the lock is held.

@@ -119,7 +119,7 @@ pub fn capture() -> ProcessSettings {
         features: features(),
         name: name(),
         nice: nice(),
-        number: seen_number().of(own_number()),
+        number: seen_number().seen_by(own_number()),
     }
 }
 

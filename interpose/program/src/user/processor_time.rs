@@ -3,7 +3,7 @@
 
 use crate::process_info;
 use understudy_abi::processor_time::{
-    CarriedTime, READING_VALUES, Reading, Subject, USAGE_VALUES, Usage, place,
+    CarriedTime, READING_VALUES, Reading, Subject, USAGE_VALUES, Usage, time_index,
 };
 
 /// Values that the program saw at a cut.
@@ -77,7 +77,7 @@ fn own(rounding: Rounding) -> Reading {
         (Subject::Children, NO_CLOCK, usage(libc::RUSAGE_CHILDREN)),
         (Subject::MainThread, clock_of_thread(main), usage_of_main),
     ] {
-        let values = &mut reading[place(subject)..][..1 + USAGE_VALUES];
+        let values = &mut reading[time_index(subject)..][..1 + USAGE_VALUES];
         values[0] = nanoseconds(clock);
         values[1..].copy_from_slice(&usage);
     }

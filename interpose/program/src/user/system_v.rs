@@ -81,7 +81,7 @@ fn objects() -> &'static SystemVObjects {
 ///
 /// All threads of the program must be stopped.
 pub(super) fn check() -> Result<(), UserError> {
-    if objects().has_more() {
+    if objects().has_overflowed() {
         let what = "hundreds of System V objects".into();
         return Err(UserError::KernelState {
             what,

@@ -53,15 +53,21 @@ impl TlsModule {
             let start = (module.base() + header.address) as u64;
             (start & !4095, (start + header.size as u64 + 4095) & !4095)
         };
-        let tls = module.of_kind(ProgramHeader::TLS).next();
+        let tls = module.headers_of_kind(ProgramHeader::TLS).next();
         // SAFETY: notes are in a read-only segment.
         let notes = |header| unsafe { module.memory(header) };
-        let notes: Vec<&[u8]> = module.of_kind(ProgramHeader::NOTE).map(notes).collect();
+        let notes: Vec<&[u8]> = module
+            .headers_of_kind(ProgramHeader::NOTE)
+            .map(notes)
+            .collect();
         let notes = notes.concat();
         let has_build_id = notes.windows(8).any(|window| window == BUILD_ID);
         TlsModule {
             name: String::from_utf8_lossy(module.name()).into_owned(),
-            ranges: module.of_kind(ProgramHeader::LOAD).map(range).collect(),
+            ranges: module
+                .headers_of_kind(ProgramHeader::LOAD)
+                .map(range)
+                .collect(),
             tls: tls
                 .filter(|_| !module.tls_block.is_null())
                 .map(|header| (module.tls_block as u64, header.size)),

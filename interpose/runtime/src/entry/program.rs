@@ -50,7 +50,7 @@ impl Edge for ProgramEdge {
     }
 
     #[inline]
-    fn outcome(code: c_int) -> c_int {
+    fn error_for_caller(code: c_int) -> c_int {
         if code == 0 {
             0
         } else {
@@ -58,7 +58,7 @@ impl Edge for ProgramEdge {
         }
     }
 
-    fn code(code: c_int) -> c_int {
+    fn error_for_callee(code: c_int) -> c_int {
         Self::abi().canonical(Domain::ErrorCode, code)
     }
 

@@ -42,7 +42,7 @@ pub struct ModuleInfo {
 impl ModuleInfo {
     fn new(module: &LoadedModule) -> ModuleInfo {
         let base = module.base() as u64;
-        let segments = || module.of_kind(ProgramHeader::LOAD);
+        let segments = || module.headers_of_kind(ProgramHeader::LOAD);
         ModuleInfo {
             base,
             end: segments()
@@ -106,7 +106,9 @@ pub fn libraries() -> Vec<Library> {
 /// Returns the number of link-map namespaces (dlmopen(3)).
 pub fn namespaces() -> usize {
     // SAFETY: ld.so's list, or null.
-    unsafe { LoaderDebug::namespaces(process_info::user_symbol("_r_debug") as *const LoaderDebug) }
+    unsafe {
+        LoaderDebug::count_namespaces(process_info::user_symbol("_r_debug") as *const LoaderDebug)
+    }
 }
 
 /// Returns the address of a module's thread-local block; makes ld.so allocate it if needed.
