@@ -4,7 +4,7 @@ use crate::model::Handle;
 use crate::parse::rows;
 use std::fmt::Write;
 
-/// Kinds of parameters with values that differ between ABIs, and their variants of the enum.
+/// Kinds of parameters with values that differ between ABIs, and their variants of `Domain`.
 const DOMAINS: [(&str, &str); 20] = [
     ("Rank", "Rank"),
     ("Tag", "Tag"),
@@ -29,7 +29,7 @@ const DOMAINS: [(&str, &str); 20] = [
     ("WinModel", "WinModel"),
 ];
 
-/// Kinds of pointers that have constants among their values.
+/// Kinds of pointers that have constants among their values, and their variants of `Pointer`.
 const POINTERS: [(&str, &str); 5] = [
     ("BufIn", "Buffer"),
     ("Status", "Status"),
@@ -38,9 +38,27 @@ const POINTERS: [(&str, &str); 5] = [
     ("ToolPvar", "ToolPvar"),
 ];
 
-/// Columns that describe an ABI other than Open MPI's: index, constant, name.
-const OTHER_ABIS: [(usize, &str, &str); 2] =
-    [(3, "MPICH", "MPICH"), (4, "STANDARD", "the standard ABI")];
+/// Column of `abis.tbl` that describes an ABI other than Open MPI's.
+struct AbiColumn {
+    index: usize,
+    /// Name of the generated static.
+    constant: &'static str,
+    /// Name in documentation.
+    name: &'static str,
+}
+
+const OTHER_ABIS: [AbiColumn; 2] = [
+    AbiColumn {
+        index: 3,
+        constant: "MPICH",
+        name: "MPICH",
+    },
+    AbiColumn {
+        index: 4,
+        constant: "STANDARD",
+        name: "the standard ABI",
+    },
+];
 
 /// Returns the domain of a kind of parameter.
 pub(crate) fn domain(kind: &str) -> Option<&'static str> {
@@ -64,7 +82,7 @@ fn number(text: &str) -> i64 {
 }
 
 /// Returns an ABI's rows of one kind: name, Open MPI's value, the ABI's value.
-fn of_kind<'t>(
+fn rows_of_kind<'t>(
     rows: &[Vec<&'t str>],
     kind: &str,
     column: usize,
@@ -75,6 +93,7 @@ fn of_kind<'t>(
     rows.map(|row| (row[0], row[2], row[column])).collect()
 }
 
+/// Writes an enum without values.
 fn enumeration(out: &mut String, name: &str, doc: &str, variants: &[(&str, &str)]) {
     let names: Vec<&str> = variants.iter().map(|(_, variant)| *variant).collect();
     let _ = writeln!(
@@ -85,10 +104,11 @@ fn enumeration(out: &mut String, name: &str, doc: &str, variants: &[(&str, &str)
     );
 }
 
+/// Writes an ABI's handles of predefined objects.
 fn handles(out: &mut String, rows: &[Vec<&str>], column: usize) {
     out.push_str("    handles: &[\n");
     for kind in Handle::ALL {
-        for (name, symbol, value) in of_kind(rows, kind.name(), column) {
+        for (name, symbol, value) in rows_of_kind(rows, kind.name(), column) {
             let value = number(value);
             let _ = writeln!(
                 out,
@@ -101,7 +121,7 @@ fn handles(out: &mut String, rows: &[Vec<&str>], column: usize) {
     out.push_str("    ],\n");
 }
 
-/// Constants for the preload library: handles, other values, and the layout of a status.
+/// Constants for the preload library, with their types in Rust.
 const PRELOAD_CONSTANTS: [(&str, &str); 25] = [
     ("MPI_COMM_WORLD", "usize"),
     ("MPI_BYTE", "usize"),
@@ -130,26 +150,29 @@ const PRELOAD_CONSTANTS: [(&str, &str); 25] = [
     ("STATUS_ERROR", "usize"),
 ];
 
-/// Writes these constants of an ABI, for its preload library.
+/// Writes the [`PRELOAD_CONSTANTS`] of the ABI whose static is `abi`.
+///
+/// `text` is that of `abis.tbl`; `condition` is the configuration (`cfg`) for these constants.
 pub(crate) fn constants(out: &mut String, text: &str, abi: &str, condition: &str) {
-    let (column, ..) = OTHER_ABIS
-        .into_iter()
-        .find(|other| other.1 == abi)
+    let column = OTHER_ABIS
+        .iter()
+        .find(|column| column.constant == abi)
         .expect("an ABI");
     for (name, c_type) in PRELOAD_CONSTANTS {
         let (_, row) = rows(text)
             .find(|(_, row)| row[0] == name)
             .expect("a row of abis.tbl");
         let short = name.strip_prefix("MPI_").unwrap_or(name);
-        let mark = if short.starts_with(|first: char| first.is_ascii_digit()) {
+        // An identifier of Rust cannot begin with a digit (MPI_2INT).
+        let prefix = if short.starts_with(|first: char| first.is_ascii_digit()) {
             "_"
         } else {
             ""
         };
-        let value = number(row[column]);
+        let value = number(row[column.index]);
         let _ = writeln!(
             out,
-            "#[cfg({condition})]\npub const {mark}{short}: {c_type} = {value}_i64 as {c_type};"
+            "#[cfg({condition})]\npub const {prefix}{short}: {c_type} = {value}_i64 as {c_type};"
         );
     }
     out.push('\n');
@@ -171,14 +194,19 @@ pub(crate) fn source(text: &str) -> String {
         "Kinds of pointers some values of which are constants.",
         &POINTERS,
     );
-    for (column, constant, name) in OTHER_ABIS {
+    for AbiColumn {
+        index: column,
+        constant,
+        name,
+    } in OTHER_ABIS
+    {
         let _ = writeln!(
             out,
             "/// Differences between Open MPI and {name}.\npub static {constant}: Abi = Abi {{\n    \
              name: \"{name}\","
         );
         let layout = |name: &str| {
-            of_kind(&rows, "Layout", column)
+            rows_of_kind(&rows, "Layout", column)
                 .iter()
                 .find(|row| row.0 == name)
                 .map_or(0, |row| number(row.2))
@@ -197,7 +225,7 @@ pub(crate) fn source(text: &str) -> String {
         handles(&mut out, &rows, column);
         out.push_str("    values: [\n");
         for (kind, _) in DOMAINS {
-            let pairs = of_kind(&rows, kind, column);
+            let pairs = rows_of_kind(&rows, kind, column);
             let pairs: Vec<String> = pairs
                 .iter()
                 .map(|row| format!("({}, {})", number(row.1), number(row.2)))
@@ -217,16 +245,16 @@ pub(crate) fn source(text: &str) -> String {
                     number(row.2)
                 ),
             };
-            let pairs: Vec<String> = of_kind(&rows, kind, column).iter().map(pair).collect();
+            let pairs: Vec<String> = rows_of_kind(&rows, kind, column).iter().map(pair).collect();
             let _ = writeln!(out, "        &[{}],", pairs.join(", "));
         }
         out.push_str("    ],\n    limits: &[\n");
-        for (name, ours, theirs) in of_kind(&rows, "Size", column) {
+        for (name, open_mpi, other) in rows_of_kind(&rows, "Size", column) {
             let _ = writeln!(
                 out,
                 "        (\"{name}\", {}, {}),",
-                number(ours),
-                number(theirs)
+                number(open_mpi),
+                number(other)
             );
         }
         out.push_str("    ],\n};\n\n");

@@ -1,12 +1,14 @@
 //! Handlers of collectives, which are generated from templates.
 //!
-//! A cut may be made before a blocking collective, and a process may fail in it.
+//! A blocking collective is a cut point, and a process may fail during the call. The templates of
+//! nonblocking and persistent collectives record the requests that these create.
 
 use crate::kind::ParamKind;
 use crate::model::{Class, Flag, Handle, Parameter, Procedure, Rule, Table};
 use crate::types::{self, Side};
 use std::fmt::Write;
 
+/// Returns the name of the communicator's parameter.
 fn comm(procedure: &Procedure) -> String {
     procedure
         .communicator()
@@ -14,6 +16,7 @@ fn comm(procedure: &Procedure) -> String {
         .expect("a collective has a communicator")
 }
 
+/// Returns the arguments of the call of the real procedure.
 fn arguments(procedure: &Procedure) -> String {
     let argument = |parameter: &Parameter| match parameter.c_type.as_str() {
         "MPI_Request*" => "&mut real_request".to_owned(),
@@ -27,6 +30,7 @@ fn arguments(procedure: &Procedure) -> String {
         .join(", ")
 }
 
+/// Writes the beginning of a handler: its signature, and the access to the state.
 fn head(out: &mut String, procedure: &Procedure) {
     let parameters = types::parameter_list(procedure, Side::Virt);
     let _ = writeln!(
@@ -50,30 +54,30 @@ fn tail(out: &mut String, procedure: &Procedure, rc: &str, after: &str) {
     );
 }
 
-/// Returns code that records the first call of a procedure that MPICH counts.
-fn note_first(procedure: &Procedure, comm: &str) -> String {
+/// Returns code that records the first calls of a procedure that MPICH counts.
+fn record_first_call(procedure: &Procedure, comm: &str) -> String {
     let name = &procedure.name;
     if !procedure.is(Rule::Counted) {
         return String::new();
     }
-    let find = |is_it: fn(&Parameter) -> bool| {
+    let find = |matches: fn(&Parameter) -> bool| {
         procedure
             .parameters
             .iter()
-            .find(|it| is_it(it))
+            .find(|parameter| matches(parameter))
             .map(types::identifier)
     };
-    let has_some =
-        find(|it| it.name == "count").map_or("true".to_owned(), |count| format!("{count} > 0"));
-    let op =
-        find(|it| it.kind == ParamKind::Op).map_or("None".to_owned(), |op| format!("Some({op})"));
+    let has_elements = find(|parameter| parameter.name == "count")
+        .map_or("true".to_owned(), |count| format!("{count} > 0"));
+    let op = find(|parameter| parameter.kind == ParamKind::Op)
+        .map_or("None".to_owned(), |op| format!("Some({op})"));
     format!(
         "        if rc == 0 {{\n            crate::objects::comm::first_collectives::record(rt, \
-         {comm}, Proc::{name}, {has_some}, {op});\n        }}\n"
+         {comm}, Proc::{name}, {has_elements}, {op});\n        }}\n"
     )
 }
 
-const SAFETY: &str = "        // SAFETY: the program's arguments are handed on.\n";
+const SAFETY: &str = "        // SAFETY: the program's arguments are passed on.\n";
 
 /// Writes the handler of a blocking collective.
 pub(crate) fn blocking(out: &mut String, procedure: &Procedure) {
@@ -88,7 +92,7 @@ pub(crate) fn blocking(out: &mut String, procedure: &Procedure) {
     out.push_str(SAFETY);
     let after = format!(
         "        if rc != 0 {{\n            crate::cut::withdraw(rt, {comm}, rc);\n        }}\n{}",
-        note_first(procedure, &comm)
+        record_first_call(procedure, &comm)
     );
     tail(
         out,
@@ -115,14 +119,14 @@ pub(crate) fn nonblocking(out: &mut String, procedure: &Procedure) {
         "crate::recovery::check(rt, unsafe {{ real::{}({arguments}) }})",
         procedure.real_name()
     );
-    let of_kind = |kind| {
+    let find = |kind| {
         procedure
             .parameters
             .iter()
-            .find(|it| it.kind == kind)
+            .find(|parameter| parameter.kind == kind)
             .map(types::identifier)
     };
-    let reduces = match (of_kind(ParamKind::Op), of_kind(ParamKind::Datatype)) {
+    let reduces = match (find(ParamKind::Op), find(ParamKind::Datatype)) {
         (Some(_), Some(datatype)) => format!("Some({datatype})"),
         _ => "None".to_owned(),
     };
@@ -136,8 +140,8 @@ pub(crate) fn nonblocking(out: &mut String, procedure: &Procedure) {
 
 /// Returns expressions for the length of an array and for the condition of reading it.
 ///
-/// The library reads this number of elements. If the condition is false, the standard permits this
-/// process to pass an undefined array.
+/// The library reads as many elements. If the condition is false, the standard permits this process
+/// to pass an undefined array, which must not be read.
 fn array_length_and_condition(
     procedure: &Procedure,
     parameter: &Parameter,
@@ -206,7 +210,7 @@ pub(crate) fn persistent(out: &mut String, procedure: &Procedure) {
     );
 }
 
-/// Writes the function that creates any request with a recipe.
+/// Writes the function that creates a persistent request again from its recipe.
 ///
 /// The arguments of the request are one word each.
 pub(crate) fn initialisers(out: &mut String, table: &Table) {
@@ -219,14 +223,15 @@ pub(crate) fn initialisers(out: &mut String, table: &Table) {
     };
     let _ = write!(
         out,
-        "\n/// Makes a persistent request from its arguments, one word each.\n///\n/// Procedures \
-         whose requests have no recipes make none.\n///\n/// # Safety\n/// The words must be the \
-         arguments of the procedure: real handles, and arrays that\n/// outlive the \
-         request.\n#[allow(unsafe_code, clippy::too_many_lines)]\npub unsafe fn make_request(\n    \
+        "\n/// Creates a persistent request from its arguments, one word each.\n///\n/// Returns \
+         `None` for procedures whose requests have no recipes.\n///\n/// # Safety\n\
+         /// The words must be the arguments of the procedure: real handles, and arrays that\n\
+         /// outlive the request.\n#[allow(unsafe_code, clippy::too_many_lines)]\n\
+         pub unsafe fn make_request(\n    \
          procedure: Proc,\n    words: &[u64],\n    request: *mut \
          understudy_mpi::real_types::RealRequest,\n) -> Option<core::ffi::c_int> {{\n\x20   use \
          core::ffi::{{c_int, c_void}};\n    use understudy_mpi::real_types::*;\n\x20   // SAFETY: \
-         handed on to the caller.\n    Some(unsafe {{\n        match procedure {{\n"
+         guaranteed by the caller.\n    Some(unsafe {{\n        match procedure {{\n"
     );
     let rows = table.procedures.iter();
     for procedure in rows.filter(|procedure| {

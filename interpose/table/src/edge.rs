@@ -13,8 +13,8 @@ use crate::real::{addresses, stack_words};
 use crate::types::identifier;
 use std::fmt::Write;
 
-/// Returns the Rust type with which a parameter of any ABI is passed.
-fn passed(c_type: &str) -> &'static str {
+/// Returns the Rust type of a parameter in an edge, whatever the ABI.
+fn edge_type(c_type: &str) -> &'static str {
     match c_type {
         _ if c_type.ends_with('*') => "*mut u8",
         "int" | "MPI_Fint" => "c_int",
@@ -46,7 +46,7 @@ fn length(procedure: &Procedure, parameter: &Parameter) -> String {
         return "1".to_owned();
     };
     let communicator = || identifier(procedure.communicator().expect("a communicator"));
-    // Other processes than the root may pass no array, or one with undefined content.
+    // The length is zero in other processes than the root, which may pass undefined arrays.
     let at_root = procedure
         .is(Rule::AtRoot)
         .then(|| format!("usize::from(E::rank(v_{}) == v_root)", communicator()));
@@ -93,9 +93,10 @@ enum ArgumentTranslation {
     None,
     /// Replaced by the value of this expression.
     Value(String),
-    /// Replaced by the `place` of an object, which this expression creates.
+    /// Replaced by the address of converted elements.
     ///
-    /// The object receives the outcome of the call.
+    /// The expression creates the object that contains them, and that converts the results after
+    /// the call.
     Object(String),
 }
 
@@ -108,9 +109,10 @@ fn translation(procedure: &Procedure, parameter: &Parameter) -> ArgumentTranslat
             handle.name()
         ));
     }
-    let kept = procedure.has(Flag::Nonblocking) || procedure.has(Flag::Persistent);
+    // The library may read the arrays of such a call after its return.
+    let is_kept = procedure.has(Flag::Nonblocking) || procedure.has(Flag::Persistent);
     if let Some(handle) = pointee(parameter) {
-        let keep = if kept && parameter.direction == Direction::In {
+        let keep = if is_kept && parameter.direction == Direction::In {
             ".kept()"
         } else {
             ""
@@ -129,9 +131,9 @@ fn translation(procedure: &Procedure, parameter: &Parameter) -> ArgumentTranslat
             } else {
                 "Statuses"
             };
-            let (length, way) = (length(procedure, parameter), direction(parameter));
+            let (length, direction) = (length(procedure, parameter), direction(parameter));
             ArgumentTranslation::Object(format!(
-                "Statuses::<E>::new(Pointer::{pointer}, {name}, {length}, {way})"
+                "Statuses::<E>::new(Pointer::{pointer}, {name}, {length}, {direction})"
             ))
         }
         ParamKind::BufIn | ParamKind::BufOut | ParamKind::BufInOut => {
@@ -147,10 +149,10 @@ fn translation(procedure: &Procedure, parameter: &Parameter) -> ArgumentTranslat
         kind => match domain(kind.name()) {
             None => ArgumentTranslation::None,
             Some(domain) if is_pointer => {
-                let (length, way) = (length(procedure, parameter), direction(parameter));
-                let keep = if kept { ".kept()" } else { "" };
+                let (length, direction) = (length(procedure, parameter), direction(parameter));
+                let keep = if is_kept { ".kept()" } else { "" };
                 ArgumentTranslation::Object(format!(
-                    "Integers::<E>::new(Domain::{domain}, {name}, {length}, {way}){keep}"
+                    "Integers::<E>::new(Domain::{domain}, {name}, {length}, {direction}){keep}"
                 ))
             }
             Some(domain) => {
@@ -169,14 +171,14 @@ fn returned(procedure: &Procedure) -> Option<String> {
         ));
     }
     match procedure.returns.as_str() {
-        "int" if !procedure.has(Flag::NoProfile) => Some("E::outcome(result)".to_owned()),
+        "int" if !procedure.has(Flag::NoProfile) => Some("E::error_for_caller(result)".to_owned()),
         _ => None,
     }
 }
 
-/// Returns true if a procedure copies a status from one language to another.
+/// Returns true if a procedure copies a status between C and Fortran.
 ///
-/// The layouts in C and Fortran are equal in all ABIs except Open MPI's.
+/// Both have equal layouts in all ABIs except Open MPI's.
 fn copies_status(procedure: &Procedure) -> bool {
     let is_status = |parameter: &Parameter| {
         matches!(
@@ -189,12 +191,13 @@ fn copies_status(procedure: &Procedure) -> bool {
 
 /// Returns true if a procedure needs no translation in any ABI.
 fn is_plain(procedure: &Procedure) -> bool {
-    let is_same = |parameter: &Parameter| {
+    let is_unchanged = |parameter: &Parameter| {
         matches!(translation(procedure, parameter), ArgumentTranslation::None)
     };
-    returned(procedure).is_none() && procedure.parameters.iter().all(is_same)
+    returned(procedure).is_none() && procedure.parameters.iter().all(is_unchanged)
 }
 
+/// Writes the function that translates the calls of a procedure.
 fn function(out: &mut String, table: &Table, slot: usize, procedure: &Procedure) {
     // A refused procedure reads no argument.
     let parameters: &[Parameter] = match procedure.source {
@@ -204,10 +207,15 @@ fn function(out: &mut String, table: &Table, slot: usize, procedure: &Procedure)
     let list = |with: &dyn Fn(&Parameter) -> String| {
         parameters.iter().map(with).collect::<Vec<_>>().join(", ")
     };
-    let typed =
-        list(&|parameter| format!("{}: {}", identifier(parameter), passed(&parameter.c_type)));
-    let types = list(&|parameter| passed(&parameter.c_type).to_owned());
-    let result = passed(&procedure.returns);
+    let typed = list(&|parameter| {
+        format!(
+            "{}: {}",
+            identifier(parameter),
+            edge_type(&parameter.c_type)
+        )
+    });
+    let types = list(&|parameter| edge_type(&parameter.c_type).to_owned());
+    let result = edge_type(&procedure.returns);
     let name = &procedure.name;
     let _ = writeln!(
         out,
@@ -223,8 +231,8 @@ fn function(out: &mut String, table: &Table, slot: usize, procedure: &Procedure)
         );
         return;
     }
-    // The length of an array may depend on a communicator, so arguments without a length are
-    // translated first.
+    // The length of an array may depend on the translated communicator, so all values are
+    // translated before the arrays.
     let translations: Vec<(&Parameter, ArgumentTranslation)> = parameters
         .iter()
         .map(|parameter| (parameter, translation(procedure, parameter)))
@@ -252,7 +260,9 @@ fn function(out: &mut String, table: &Table, slot: usize, procedure: &Procedure)
         .map(|(parameter, translation)| match translation {
             ArgumentTranslation::None => identifier(parameter),
             ArgumentTranslation::Value(_) => format!("v_{}", identifier(parameter)),
-            ArgumentTranslation::Object(_) => format!("v_{}.place()", identifier(parameter)),
+            ArgumentTranslation::Object(_) => {
+                format!("v_{}.callee_pointer()", identifier(parameter))
+            }
         })
         .collect();
     let _ = writeln!(
@@ -308,7 +318,7 @@ fn function(out: &mut String, table: &Table, slot: usize, procedure: &Procedure)
     out.push_str("        }\n    }\n\n");
 }
 
-/// Writes the calls of a library of another ABI, for the functions of edges.
+/// Writes functions that call the procedures of a library with another ABI.
 fn foreign_calls(out: &mut String, table: &Table) {
     let count = table.procedures.len();
     addresses(
@@ -342,7 +352,7 @@ fn foreign_calls(out: &mut String, table: &Table) {
 /// Returns the functions, and the table of an edge's functions.
 pub(crate) fn source(table: &Table) -> String {
     let mut out = String::from(
-        "/// A function for each procedure that is not the same in all \
+        "/// Functions that translate the calls of procedures that differ between \
          ABIs.\n#[allow(non_snake_case, clippy::too_many_arguments, clippy::missing_safety_doc, \
          clippy::let_unit_value, clippy::let_and_return)]\nmod procedures {\n    use \
          super::*;\n\n",

@@ -1,9 +1,9 @@
 //! Fortran procedures (MPI 4.1, 19.1) that are generated from their C bindings.
 //!
 //! Most of Open MPI's own bindings call its C procedures and need no replacement. Bindings with
-//! requests, callbacks, attributes or new groups access the library's objects, and the program's
-//! handles are no addresses of such objects. Understudy replaces these bindings. The column
-//! `fortran` names them, and states whether a binding is generated.
+//! requests, callbacks, attributes or new groups read the library's objects behind handles, which
+//! fails for virtual handles. understudy replaces these bindings. The column `fortran` of the call
+//! table names the module with a procedure's binding, or states that the binding is generated.
 
 use crate::kind::ParamKind;
 use crate::model::{Direction, Handle, Parameter, Procedure, Table};
@@ -12,8 +12,8 @@ use std::fmt::Write;
 /// Word of the column `fortran` for a generated binding.
 const GENERATED: &str = "generated";
 
-/// Returns the name in Fortran without `mpi_`.
-fn short(procedure: &Procedure) -> String {
+/// Returns a procedure's name in Fortran without `mpi_`.
+fn short_name(procedure: &Procedure) -> String {
     procedure.name["MPI_".len()..].to_lowercase()
 }
 
@@ -22,7 +22,7 @@ pub(crate) fn source(table: &Table) -> String {
     let generated: Vec<&Procedure> = table
         .procedures
         .iter()
-        .filter(|it| it.fortran.as_deref() == Some(GENERATED))
+        .filter(|procedure| procedure.fortran.as_deref() == Some(GENERATED))
         .collect();
     out.push_str("mod procedures {\n    use crate::mpi::*;\n    use core::ffi::{c_int, c_void};\n");
     generated
@@ -34,8 +34,8 @@ pub(crate) fn source(table: &Table) -> String {
     );
     for procedure in &table.procedures {
         match procedure.fortran.as_deref() {
-            Some(GENERATED) => write_names(&mut out, "procedures", &short(procedure)),
-            Some(module) => write_names(&mut out, module, &short(procedure)),
+            Some(GENERATED) => write_names(&mut out, "procedures", &short_name(procedure)),
+            Some(module) => write_names(&mut out, module, &short_name(procedure)),
             None => {}
         }
     }
@@ -77,7 +77,7 @@ fn fortran_type(parameter: &Parameter) -> &'static str {
     }
 }
 
-/// Returns the name of a type of handle in the names of the conversions.
+/// Returns the type of handle in the names of its conversions, such as `PMPI_Type_f2c`.
 fn conversion(parameter: &Parameter) -> &'static str {
     match parameter.kind {
         ParamKind::Datatype | ParamKind::DatatypeArray => "Type",
@@ -90,17 +90,18 @@ fn conversion(parameter: &Parameter) -> &'static str {
     }
 }
 
+/// Writes the declaration of the C procedure, and the Fortran procedure that calls it.
 fn write_procedure(out: &mut String, procedure: &Procedure) {
-    let name = short(procedure);
-    let declared: Vec<String> = procedure
+    let name = short_name(procedure);
+    let c_parameters: Vec<String> = procedure
         .parameters
         .iter()
-        .map(|it| format!("{}: {}", it.name, c_type(it)))
+        .map(|parameter| format!("{}: {}", parameter.name, c_type(parameter)))
         .collect();
-    let taken: Vec<String> = procedure
+    let fortran_parameters: Vec<String> = procedure
         .parameters
         .iter()
-        .map(|it| format!("{}: {}", it.name, fortran_type(it)))
+        .map(|parameter| format!("{}: {}", parameter.name, fortran_type(parameter)))
         .collect();
     let _ = write!(
         out,
@@ -108,11 +109,11 @@ fn write_procedure(out: &mut String, procedure: &Procedure) {
          extern \"C\" fn {name}({}, ierr: *mut c_int) {{\n        // SAFETY: arguments of the \
          program, as the standard says.\n        unsafe {{\n",
         procedure.name,
-        declared.join(", "),
-        taken.join(", ")
+        c_parameters.join(", "),
+        fortran_parameters.join(", ")
     );
-    let mut handed = Vec::new();
-    let mut back = String::new();
+    let mut arguments = Vec::new();
+    let mut stores = String::new();
     for parameter in &procedure.parameters {
         let name = &parameter.name;
         match (c_type(parameter), parameter.direction) {
@@ -122,30 +123,30 @@ fn write_procedure(out: &mut String, procedure: &Procedure) {
                     "            let {name} = PMPI_{}_f2c(*{name});",
                     conversion(parameter)
                 );
-                handed.push(name.clone());
+                arguments.push(name.clone());
             }
-            ("*const Handle", _) => handed.push(format!("{name}.as_ptr()")),
+            ("*const Handle", _) => arguments.push(format!("{name}.as_ptr()")),
             ("*mut Handle", _) => {
                 let _ = writeln!(out, "            let mut own_{name} = NO_HANDLE;");
                 let _ = writeln!(
-                    back,
+                    stores,
                     "                *{name} = PMPI_{}_c2f(own_{name});",
                     conversion(parameter)
                 );
-                handed.push(format!("&mut own_{name}"));
+                arguments.push(format!("&mut own_{name}"));
             }
-            ("c_int", _) => handed.push(format!("*{name}")),
-            ("*mut c_void", _) => handed.push(format!("data({name})")),
-            _ => handed.push(name.clone()),
+            ("c_int", _) => arguments.push(format!("*{name}")),
+            ("*mut c_void", _) => arguments.push(format!("data({name})")),
+            _ => arguments.push(name.clone()),
         }
     }
     for parameter in procedure
         .parameters
         .iter()
-        .filter(|it| it.kind == ParamKind::DatatypeArray)
+        .filter(|parameter| parameter.kind == ParamKind::DatatypeArray)
     {
         let (name, length) = (&parameter.name, length(parameter));
-        // With MPI_IN_PLACE, there are no datatypes.
+        // The datatypes are ignored if this buffer is MPI_IN_PLACE.
         let buffer = if name.starts_with("send") {
             "sendbuf"
         } else {
@@ -160,12 +161,12 @@ fn write_procedure(out: &mut String, procedure: &Procedure) {
         out,
         "            let rc = P{}({});",
         procedure.name,
-        handed.join(", ")
+        arguments.join(", ")
     );
-    if !back.is_empty() {
+    if !stores.is_empty() {
         let _ = write!(
             out,
-            "            if rc == SUCCESS {{\n{back}            }}\n"
+            "            if rc == SUCCESS {{\n{stores}            }}\n"
         );
     }
     out.push_str("            put(ierr, rc);\n        }\n    }\n");
@@ -184,7 +185,7 @@ fn length(parameter: &Parameter) -> &'static str {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn what_makes_requests_or_groups_has_a_fortran_binding() {
+    fn procedures_that_create_requests_or_groups_have_a_fortran_binding() {
         let source = super::source(crate::table());
         for name in [
             "ibarrier",

@@ -17,8 +17,8 @@ const POINTERS: [&str; 6] = [
     "ToolPvar",
 ];
 
-/// Constants that mpi.h of Open MPI 5.0 lacks, or that are only in its mpi-ext.h.
-const ELSEWHERE: [&str; 5] = [
+/// Constants that mpi.h of Open MPI 5.0 lacks; some of them are in its mpi-ext.h.
+const MISSING_CONSTANTS: [&str; 5] = [
     "MPI_ERR_ABI",
     "MPI_ERR_ERRHANDLER",
     "MPIX_ERR_PROC_FAILED",
@@ -26,8 +26,8 @@ const ELSEWHERE: [&str; 5] = [
     "MPIX_ERR_REVOKED",
 ];
 
-/// Objects that Open MPI may lack; some are understudy's own.
-const NO_OBJECTS: [&str; 5] = [
+/// Predefined objects that Open MPI may lack; some are understudy's own.
+const MISSING_OBJECTS: [&str; 5] = [
     "understudy_logical16",
     "understudy_bfloat16",
     "ompi_mpi_short_float",
@@ -59,7 +59,7 @@ fn constants(out: &mut String, abis: &str) {
     for (_, row) in rows(abis) {
         let (name, kind, value) = (row[0], row[1], row[2]);
         if Handle::from_name(kind).is_some() {
-            if !NO_OBJECTS.contains(&value) {
+            if !MISSING_OBJECTS.contains(&value) {
                 let _ = writeln!(
                     objects,
                     "    let _ = &raw const mpi_sys::{value}; // {name}"
@@ -68,7 +68,7 @@ fn constants(out: &mut String, abis: &str) {
         } else if kind != "Layout"
             && value != "-"
             && !POINTERS.contains(&kind)
-            && !ELSEWHERE.contains(&name)
+            && !MISSING_CONSTANTS.contains(&name)
         {
             let _ = writeln!(
                 numbers,
@@ -86,11 +86,12 @@ fn constants(out: &mut String, abis: &str) {
 }
 
 /// Returns bindgen's Rust type of a parameter.
-fn header_type(parameter: &Parameter) -> String {
-    of_header(&parameter.c_type)
+fn parameter_header_type(parameter: &Parameter) -> String {
+    header_type(&parameter.c_type)
 }
 
-fn of_header(c_type: &str) -> String {
+/// Returns bindgen's Rust type of a C type.
+fn header_type(c_type: &str) -> String {
     // bindgen includes the pointer in the type of a pointer to a function.
     if let Some(function) = c_type.strip_suffix('*')
         && (function.ends_with("_function") || function.ends_with("_fn"))
@@ -98,10 +99,12 @@ fn of_header(c_type: &str) -> String {
         return format!("mpi_sys::{function}");
     }
     let base = c_type.trim_start_matches("const ").trim_end_matches('*');
-    let own = rust_type(c_type, Side::Real).unwrap_or_else(|| format!("mpi_sys::{c_type}"));
+    let runtime_type =
+        rust_type(c_type, Side::Real).unwrap_or_else(|| format!("mpi_sys::{c_type}"));
     if !base.starts_with("MPI_") || base == "MPI_Fint" {
-        return own;
+        return runtime_type;
     }
+    // The pointers of the type, around an int for which the header's type is inserted.
     let shape = rust_type(&c_type.replace(base, "int"), Side::Real);
     let shape = shape.unwrap_or_else(|| panic!("no Rust type for `{c_type}`"));
     shape.replace("c_int", &format!("mpi_sys::{base}"))
@@ -114,16 +117,18 @@ fn callbacks(out: &mut String, declared: &[&Procedure]) {
         let Some(parameter) = parameters().find(|parameter| parameter.kind == *kind) else {
             continue;
         };
-        let handle = handle.map_or("()".into(), |it| format!("mpi_sys::MPI_{}", it.name()));
+        let handle = handle.map_or("()".into(), |handle| {
+            format!("mpi_sys::MPI_{}", handle.name())
+        });
         let signature = signature
             .replace('H', &handle)
             .replace("Status", "mpi_sys::MPI_Status");
         let _ = writeln!(
             out,
-            "    fn {}(layers: Option<unsafe extern \"C\" fn{signature}>) -> {} {{\n\
-             \x20       layers\n    }}",
+            "    fn {}(callback: Option<unsafe extern \"C\" fn{signature}>) -> {} {{\n\
+             \x20       callback\n    }}",
             kind.name(),
-            header_type(parameter),
+            parameter_header_type(parameter),
         );
     }
 }
@@ -148,7 +153,11 @@ fn procedures(out: &mut String, table: &Table) {
     );
     callbacks(out, &declared);
     for procedure in declared {
-        let mut types: Vec<String> = procedure.parameters.iter().map(header_type).collect();
+        let mut types: Vec<String> = procedure
+            .parameters
+            .iter()
+            .map(parameter_header_type)
+            .collect();
         types.extend(
             VARIADIC
                 .contains(&procedure.name.as_str())
@@ -159,7 +168,7 @@ fn procedures(out: &mut String, table: &Table) {
             "    fn {name}() -> unsafe extern \"C\" fn({}) -> {} {{\n\
              \x20       mpi_sys::{name}\n    }}",
             types.join(", "),
-            of_header(&procedure.returns),
+            header_type(&procedure.returns),
             name = procedure.name,
         );
     }

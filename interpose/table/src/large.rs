@@ -1,11 +1,11 @@
 //! Generator of the MPICH preload library's exports in addition to thunks (`data/mpich.tbl`).
 //!
-//! The exports are procedures for large counts, aliases, and refusals. A procedure for large counts
-//! calls its twin for `int` counts on the program side of the thunk, so the runtime, with all data
-//! that it saves and restores, implements only the twin. Constructors of datatypes, reductions, and
-//! other collectives are in the call table instead, with counts of 64 bits. If a count exceeds an
-//! int, the elements become one element of a larger datatype. Where this is impossible, the call
-//! returns an error and the count is never truncated.
+//! The exports are procedures for large counts, aliases, and refusals. A procedure for large
+//! counts, such as `MPI_Send_c`, calls the thunk of its *twin* with counts of type `int`,
+//! `MPI_Send`. The runtime therefore implements only the twins. (Constructors of datatypes,
+//! reductions, and other collectives are in the call table instead, with counts of 64 bits.) If a
+//! count exceeds an int, one element of a datatype that contains all elements is passed. Where
+//! this is impossible, the call returns an error; a count is never truncated.
 
 use crate::abi::constants;
 use crate::model::{Flag, Procedure, Table};
@@ -16,7 +16,7 @@ use std::fmt::Write;
 /// Implementation of a procedure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Implementation<'t> {
-    /// Calls its twin, with these parameters narrowed.
+    /// Calls its twin, with the parameters of these names narrowed (separated by blanks).
     Narrow(&'t Procedure, &'t str),
     /// Calls another procedure with an identical effect.
     As(&'t str),
@@ -27,29 +27,32 @@ pub(crate) enum Implementation<'t> {
     Refused,
 }
 
-/// Returns each procedure of the list with its implementation.
-pub(crate) fn served<'t>(table: &'t Table, list: &'t str) -> Vec<(&'t str, Implementation<'t>)> {
-    let serve = |(number, columns): (usize, Vec<&'t str>)| {
-        let [name, how, what] = columns[..] else {
+/// Returns each procedure of `mpich.tbl` with its implementation.
+pub(crate) fn implementations<'t>(
+    table: &'t Table,
+    list: &'t str,
+) -> Vec<(&'t str, Implementation<'t>)> {
+    let parse = |(number, columns): (usize, Vec<&'t str>)| {
+        let [name, method, detail] = columns[..] else {
             panic!("mpich.tbl, line {number}: not three columns")
         };
         let procedure = |name: &str| {
-            let found = table.procedure(name);
-            found.unwrap_or_else(|| panic!("mpich.tbl: `{name}` is no procedure of the call table"))
+            let row = table.procedure(name);
+            row.unwrap_or_else(|| panic!("mpich.tbl: `{name}` is no procedure of the call table"))
         };
-        let how = match how {
+        let implementation = match method {
             "narrow" => {
-                Implementation::Narrow(procedure(name.strip_suffix("_c").unwrap_or(name)), what)
+                Implementation::Narrow(procedure(name.strip_suffix("_c").unwrap_or(name)), detail)
             }
-            "as" => Implementation::As(&procedure(what).name),
-            "handle" => Implementation::Handle(&procedure(what).name),
+            "as" => Implementation::As(&procedure(detail).name),
+            "handle" => Implementation::Handle(&procedure(detail).name),
             "by_hand" => Implementation::ByHand,
             "refused" => Implementation::Refused,
-            other => panic!("mpich.tbl: `{other}` is no way to serve `{name}`"),
+            other => panic!("mpich.tbl: `{other}` is no implementation of `{name}`"),
         };
-        (name, how)
+        (name, implementation)
     };
-    rows(list).map(serve).collect()
+    rows(list).map(parse).collect()
 }
 
 /// Macros that define functions, and names that jump to them.
@@ -91,7 +94,7 @@ const ALLOW: &str = "#[allow(non_snake_case, missing_docs, unused_mut, clippy::l
 
 /// Returns the source; `abis` is the table of ABIs, from which constants are taken.
 pub(crate) fn source(table: &Table, list: &str, abis: &str) -> String {
-    let served = served(table, list);
+    let served = implementations(table, list);
     let is_refused = |row: &&(&str, Implementation)| row.1 == Implementation::Refused;
     let refused: Vec<&str> = served
         .iter()
@@ -99,7 +102,7 @@ pub(crate) fn source(table: &Table, list: &str, abis: &str) -> String {
         .map(|(name, _)| *name)
         .collect();
     let mut out = format!(
-        "/// The names of procedures that are not supported.\npub static UNSUPPORTED: [&str; {}] \
+        "/// Names of procedures that are not supported.\npub static UNSUPPORTED: [&str; {}] \
          = {refused:?};\n\n",
         refused.len()
     );
@@ -110,29 +113,25 @@ pub(crate) fn source(table: &Table, list: &str, abis: &str) -> String {
         "/// Procedures that narrow their arguments.\n{ALLOW}mod narrow {{\n    use \
          super::super::large;\n    use crate::thunks::thunks;\n    use core::ffi::c_int;\n"
     );
-    for (name, how) in &served {
-        if let Implementation::Narrow(twin, what) = how {
-            narrowing(
-                &mut out,
-                name,
-                twin,
-                &what.split(' ').filter(|it| *it != "-").collect::<Vec<_>>(),
-            );
+    for (name, implementation) in &served {
+        if let Implementation::Narrow(twin, parameters) = implementation {
+            let narrowed: Vec<_> = parameters.split(' ').filter(|name| *name != "-").collect();
+            narrowing(&mut out, name, twin, &narrowed);
         }
     }
     let _ = write!(
         out,
-        "}}\n\n/// All of them under both their names.\n{ALLOW}pub mod names \
-         {{{MACROS}\nrefusals! {{\n"
+        "}}\n\n/// All procedures, under their names with `MPI_` and `PMPI_`.\n\
+         {ALLOW}pub mod names {{{MACROS}\nrefusals! {{\n"
     );
     for (number, name) in refused.iter().enumerate() {
         let _ = writeln!(out, "    {number} {name}\n    {number} P{name}");
     }
     out.push_str("}\n\nnames! {\n");
     let mut handles = String::new();
-    for (name, how) in &served {
+    for (name, implementation) in &served {
         let short = function_name(name);
-        let target = match how {
+        let target = match implementation {
             Implementation::Narrow(..) => format!("super::narrow::{short}"),
             Implementation::As(other) => format!("crate::thunks::thunks::P{other}"),
             Implementation::Handle(other) => {
@@ -160,8 +159,9 @@ pub(crate) fn source(table: &Table, list: &str, abis: &str) -> String {
         };
         let _ = writeln!(out, "    {name} {target};\n    P{name} {target};");
     }
-    // In Open MPI these procedures have no second name.
-    for procedure in table.procedures.iter().filter(|it| it.has(Flag::NoProfile)) {
+    // In Open MPI these procedures have no name with `PMPI_`.
+    let unprofiled = table.procedures.iter();
+    for procedure in unprofiled.filter(|procedure| procedure.has(Flag::NoProfile)) {
         let _ = writeln!(out, "    P{0} crate::thunks::thunks::{0};", procedure.name);
     }
     let _ = writeln!(out, "}}\n\n{handles}");
@@ -187,27 +187,29 @@ fn function_name(name: &str) -> String {
 enum Narrowing {
     /// Passed unchanged.
     Unchanged,
+    /// Number that must fit an int.
     Value,
     /// Number of elements of the next parameter, a datatype.
     Elements,
-    /// Number that the procedure writes.
-    Place,
+    /// Variable of type `MPI_Count` that receives an int.
+    Output,
 }
 
+/// Returns the translation of a twin's parameter; `large` contains the names to be narrowed.
 fn narrowed(twin: &Procedure, index: usize, large: &[&str]) -> Narrowing {
     let parameter = &twin.parameters[index];
     match parameter.c_type.as_str() {
         _ if !large.contains(&parameter.name.as_str()) => Narrowing::Unchanged,
         "int" if elements_of(twin, index).is_some() => Narrowing::Elements,
         "int" => Narrowing::Value,
-        "int*" => Narrowing::Place,
+        "int*" => Narrowing::Output,
         other => panic!("`{}` cannot be narrowed: it is `{other}`", parameter.name),
     }
 }
 
 /// Returns the datatype whose elements a parameter counts, if there is one.
 ///
-/// A number that exceeds an int can then become one element of a larger datatype.
+/// Such elements can be passed as one element of a datatype that contains them.
 fn elements_of(twin: &Procedure, index: usize) -> Option<String> {
     let next = twin.parameters.get(index + 1)?;
     (next.c_type == "MPI_Datatype").then(|| identifier(next))
@@ -215,85 +217,97 @@ fn elements_of(twin: &Procedure, index: usize) -> Option<String> {
 
 /// Returns true if all narrowed parameters are numbers of elements.
 ///
-/// No number is too large then.
-pub(crate) fn counts_elements_only(twin: &Procedure, what: &str) -> bool {
-    let all: Vec<&str> = what.split(' ').collect();
-    let is_other = |index| {
+/// No number of elements is too large.
+pub(crate) fn counts_elements_only(twin: &Procedure, parameters: &str) -> bool {
+    let all: Vec<&str> = parameters.split(' ').collect();
+    let may_be_too_large = |index| {
         !matches!(
             narrowed(twin, index, &all),
             Narrowing::Unchanged | Narrowing::Elements
         )
     };
-    !(0..twin.parameters.len()).any(is_other)
+    !(0..twin.parameters.len()).any(may_be_too_large)
 }
 
 /// Returns the expression for the object whose error handler is called.
 fn subject(twin: &Procedure) -> String {
-    let of = |c_type: &str| twin.parameters.iter().find(|it| it.c_type == c_type);
+    let find = |c_type: &str| {
+        twin.parameters
+            .iter()
+            .find(|parameter| parameter.c_type == c_type)
+    };
     for (c_type, variant) in [
         ("MPI_Comm", "Comm"),
         ("MPI_Win", "Win"),
         ("MPI_File", "File"),
     ] {
-        if let Some(parameter) = of(c_type) {
+        if let Some(parameter) = find(c_type) {
             return format!("large::ErrorSubject::{variant}({})", identifier(parameter));
         }
     }
     "large::ErrorSubject::None".to_owned()
 }
 
+/// Writes the function that narrows the parameters `large` and calls the thunk of the twin.
 fn narrowing(out: &mut String, name: &str, twin: &Procedure, large: &[&str]) {
-    for word in large {
-        let is_known = twin.parameters.iter().any(|it| it.name == *word);
+    for name in large {
+        let exists = twin
+            .parameters
+            .iter()
+            .any(|parameter| parameter.name == *name);
         assert!(
-            is_known,
-            "mpich.tbl: `{word}` is no parameter of `{}`",
+            exists,
+            "mpich.tbl: `{name}` is no parameter of `{}`",
             twin.name
         );
     }
-    let (mut taken, mut types, mut handed) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut values, mut back) = (String::new(), String::new());
+    let (mut declared, mut types, mut arguments) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut values, mut stores) = (String::new(), String::new());
     let otherwise = format!(
         "else {{\n                return large::too_large(\"{name}\", {});\n            }};\n",
         subject(twin)
     );
     let mut counted = None;
     for (index, parameter) in twin.parameters.iter().enumerate() {
-        let it = identifier(parameter);
+        let variable = identifier(parameter);
         let (kind, narrow, argument) = match narrowed(twin, index, large) {
             Narrowing::Unchanged => {
                 let argument = counted.take().map(|count| format!("n_{count}.datatype"));
-                ("usize", "usize", argument.unwrap_or_else(|| it.clone()))
+                (
+                    "usize",
+                    "usize",
+                    argument.unwrap_or_else(|| variable.clone()),
+                )
             }
             Narrowing::Elements => {
-                let datatype = elements_of(twin, index).expect("it is of this kind");
+                let datatype = elements_of(twin, index).expect("a datatype follows");
                 let _ = write!(
                     values,
-                    "            let Some(n_{it}) = large::Elements::new({it}, {datatype}) \
-                     {otherwise}"
+                    "            let Some(n_{variable}) = large::Elements::new({variable}, \
+                     {datatype}) {otherwise}"
                 );
-                counted = Some(it.clone());
-                ("i64", "c_int", format!("n_{it}.count"))
+                counted = Some(variable.clone());
+                ("i64", "c_int", format!("n_{variable}.count"))
             }
             Narrowing::Value => {
                 let _ = write!(
                     values,
-                    "            let Ok(n_{it}) = c_int::try_from({it}) {otherwise}"
+                    "            let Ok(n_{variable}) = c_int::try_from({variable}) {otherwise}"
                 );
-                ("i64", "c_int", format!("n_{it}"))
+                ("i64", "c_int", format!("n_{variable}"))
             }
-            Narrowing::Place => {
+            Narrowing::Output => {
                 let _ = writeln!(
                     values,
-                    "            let mut p_{it} = large::NarrowOutput::new({it});"
+                    "            let mut p_{variable} = large::NarrowOutput::new({variable});"
                 );
-                let _ = writeln!(back, "            p_{it}.store_widened(rc);");
-                ("*mut i64", "*mut c_int", format!("p_{it}.place()"))
+                let _ = writeln!(stores, "            p_{variable}.store_widened(rc);");
+                ("*mut i64", "*mut c_int", format!("p_{variable}.pointer()"))
             }
         };
-        taken.push(format!("{it}: {kind}"));
+        declared.push(format!("{variable}: {kind}"));
         types.push(narrow);
-        handed.push(argument);
+        arguments.push(argument);
     }
     let _ = write!(
         out,
@@ -302,11 +316,11 @@ fn narrowing(out: &mut String, name: &str, twin: &Procedure, large: &[&str]) {
          \x20       unsafe {{\n{values}\
          \x20           let thunk: unsafe extern \"C\" fn({}) -> c_int =\n\
          \x20               core::mem::transmute(thunks::P{} as unsafe extern \"C\" fn());\n\
-         \x20           let rc = thunk({});\n{back}            rc\n        }}\n    }}\n",
+         \x20           let rc = thunk({});\n{stores}            rc\n        }}\n    }}\n",
         function_name(name),
-        taken.join(", "),
+        declared.join(", "),
         types.join(", "),
         twin.name,
-        handed.join(", ")
+        arguments.join(", ")
     );
 }

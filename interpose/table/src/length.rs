@@ -1,8 +1,8 @@
 //! Lengths of arrays and buffers.
 //!
-//! A length is a product of terms. A term is the name of a parameter, a special word, or a function
-//! of parameters. The name of a datatype means its extent; an array of datatypes occurs only in
-//! `spanw`.
+//! A length is a product of terms, such as `recvcount*recvtype*comm_size`. A term is the name of a
+//! parameter, a special word, or a function of parameters such as `sum(counts)`. The name of a
+//! datatype means its extent in bytes; an array of datatypes occurs only in `spanw`.
 
 /// Words in a length that are not parameters.
 pub const SPECIAL_LENGTHS: [&str; 14] = [

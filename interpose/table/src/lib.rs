@@ -4,11 +4,12 @@
 //! catalogue of messages is a table of `ckptd/catalogue`.
 //!
 //! The generated files are checked in, in folders `generated` of the crates that use them.
-//! `make generate` writes them, and a test compares them with the tables. The preload library and
-//! the runtime are generated from the same rows, so both number the slots alike.
+//! `make generate` writes them, and a test compares them with the tables. Each procedure has a
+//! *slot*, the number of its row. The sources of the preload library and of the runtime are
+//! generated from the same rows, so a procedure has the same slot in both.
 //!
-//! The meaning of the procedures is that of the MPI 4.1 standard. The set of symbols is that of
-//! Open MPI 5.0.11.
+//! The procedures are described as in the MPI 4.1 standard. The set of symbols is that of Open MPI
+//! 5.0.11.
 
 mod abi;
 mod catalogue;

@@ -46,7 +46,7 @@ fn break_line(line: &str, out: &mut String) {
 /// Visits the characters outside of strings, with their offsets and depths in brackets.
 fn walk(code: &str, mut visit: impl FnMut(usize, char, usize)) {
     let (mut depth, mut is_text, mut is_escaped) = (0_usize, false, false);
-    for (at, character) in code.char_indices() {
+    for (offset, character) in code.char_indices() {
         if is_text {
             is_text = is_escaped || character != '"';
             is_escaped = !is_escaped && character == '\\';
@@ -55,24 +55,24 @@ fn walk(code: &str, mut visit: impl FnMut(usize, char, usize)) {
         match character {
             '"' => is_text = true,
             '(' | '[' | '{' => {
-                visit(at, character, depth);
+                visit(offset, character, depth);
                 depth += 1;
                 continue;
             }
             ')' | ']' | '}' => depth = depth.saturating_sub(1),
             _ => {}
         }
-        visit(at, character, depth);
+        visit(offset, character, depth);
     }
 }
 
 /// Returns the range inside of the longest pair of outermost brackets.
 fn longest_list(code: &str) -> Option<(usize, usize)> {
     let (mut start, mut longest) = (None, None::<(usize, usize)>);
-    walk(code, |at, character, depth| match (character, depth) {
-        ('(' | '[' | '{', 0) => start = Some(at + 1),
+    walk(code, |offset, character, depth| match (character, depth) {
+        ('(' | '[' | '{', 0) => start = Some(offset + 1),
         (')' | ']' | '}', 0) => {
-            let found = start.take().map(|start| (start, at));
+            let found = start.take().map(|start| (start, offset));
             let length = |(start, end): (usize, usize)| end - start;
             if found.map_or(0, length) > longest.map_or(0, length) {
                 longest = found;
@@ -86,11 +86,11 @@ fn longest_list(code: &str) -> Option<(usize, usize)> {
 /// Splits a list at its outermost commas, except those of a closure's parameters.
 fn items(list: &str) -> Vec<&str> {
     let (mut items, mut from, mut is_closure_list) = (Vec::new(), 0, false);
-    walk(list, |at, character, depth| match (character, depth) {
+    walk(list, |offset, character, depth| match (character, depth) {
         ('|', 0) => is_closure_list = !is_closure_list,
         (',', 0) if !is_closure_list => {
-            items.push(&list[from..at]);
-            from = at + 1;
+            items.push(&list[from..offset]);
+            from = offset + 1;
         }
         _ => {}
     });

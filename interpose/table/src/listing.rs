@@ -1,6 +1,6 @@
 //! Generator of docs/reference/calls.md: the MPI procedures and their handlers.
 
-use crate::large::{Implementation, counts_elements_only, served};
+use crate::large::{Implementation, counts_elements_only, implementations};
 use crate::model::{Class, Procedure, Source, Table};
 use std::fmt::Write;
 
@@ -46,7 +46,8 @@ As in MPICH, a datatype made by a procedure for large counts describes itself by
 
 ";
 
-fn word(source: Source) -> &'static str {
+/// Returns the entry of the column `handler`.
+fn handler(source: Source) -> &'static str {
     match source {
         Source::Manual => "by hand",
         Source::Refused => "refused",
@@ -86,7 +87,7 @@ fn procedures(table: &Table) -> String {
             "| `{}` | {} | {} |",
             procedure.name,
             procedure.class.name(),
-            word(procedure.source)
+            handler(procedure.source)
         );
     }
     out
@@ -95,9 +96,9 @@ fn procedures(table: &Table) -> String {
 /// Returns the table of procedures that only MPICH has.
 fn mpich(table: &Table, list: &str) -> String {
     let mut out = String::from("| procedure | now |\n|---|---|\n");
-    for (name, how) in served(table, list) {
-        let now = match how {
-            Implementation::Narrow(twin, what) if counts_elements_only(twin, what) => {
+    for (name, implementation) in implementations(table, list) {
+        let description = match implementation {
+            Implementation::Narrow(twin, parameters) if counts_elements_only(twin, parameters) => {
                 format!("`{}`", twin.name)
             }
             Implementation::Narrow(twin, _) => {
@@ -110,7 +111,7 @@ fn mpich(table: &Table, list: &str) -> String {
             Implementation::ByHand => "by hand".to_owned(),
             Implementation::Refused => "refused".to_owned(),
         };
-        let _ = writeln!(out, "| `{name}` | {now} |");
+        let _ = writeln!(out, "| `{name}` | {description} |");
     }
     out
 }

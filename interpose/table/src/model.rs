@@ -98,15 +98,15 @@ named! {
 }
 
 named! {
-    /// Property of a procedure that generated code or the runtime handles specially.
+    /// Property for which generated code or the runtime treats a procedure specially.
     Rule {
-        /// May wait for other programs without polling for a cut.
+        /// May wait for other jobs or programs without polling for a cut.
         ///
-        /// The property is absent if the handler reports such waits itself.
+        /// Absent if the handler itself reports such waits.
         Waits = "waits",
         /// Waits for no process, and changes no state that other processes can observe.
         Local = "local",
-        /// Counted by MPICH; the first calls on a communicator are recorded.
+        /// Counted by MPICH, so that the first calls on each communicator are recorded.
         Counted = "counted",
         /// Writes its receive buffer at the root only.
         ToRoot = "to_root",
@@ -114,7 +114,7 @@ named! {
         AtRoot = "at_root",
         /// Writes integers that describe a datatype; the combiner determines their meaning.
         Contents = "contents",
-        /// Also exported as `MPIX_…` by libraries older than MPI 4.0.
+        /// Also exported as `MPIX_…`, the name in libraries older than MPI 4.0.
         Older = "older",
         /// Executed by a replay of the journal, because it returns memory.
         Executed = "executed",
@@ -187,7 +187,7 @@ pub struct Parameter {
     pub kind: ParamKind,
     /// Direction of the value.
     pub direction: Direction,
-    /// Number of elements; for a buffer, number of bytes, where a datatype means its extent.
+    /// Number of elements; for a buffer, number of bytes ([`crate::length_terms`]).
     pub length: Option<String>,
 }
 
@@ -199,11 +199,11 @@ pub struct Procedure {
     pub class: Class,
     /// Origin of its handler.
     pub source: Source,
-    /// Words after the source: the function of `calls`, and further arguments of it.
+    /// Path of a function in `calls`, and arguments for the function.
     pub arguments: Vec<String>,
     /// Special properties.
     pub rules: Vec<Rule>,
-    /// Module of its Fortran binding; `generated` for a generated one.
+    /// Module with the Fortran binding of understudy; `generated` if the binding is generated.
     pub fortran: Option<String>,
     /// C type of the result.
     pub returns: String,
@@ -241,10 +241,9 @@ impl Procedure {
         names
     }
 
-    /// Returns the procedure's names in Open MPI 4.
+    /// Returns the names with `MPIX_` that persistent collectives have in Open MPI 4.
     ///
-    /// The names precede the persistent collectives of MPI 4.0; Open MPI 4's Fortran bindings call
-    /// them.
+    /// Open MPI 4 had the procedures before MPI 4.0 did, and its Fortran bindings call these names.
     pub fn older_names(&self) -> Vec<String> {
         match self.name.strip_prefix("MPI_") {
             Some(rest) if self.is(Rule::Older) => {

@@ -1,12 +1,14 @@
-//! Outputs of each procedure on the program side, which a journal records.
+//! Generator of the table of outputs: memory of the program that each procedure writes.
+//!
+//! The set-up log records these outputs (`interpose/journal`).
 
 use crate::kind::ParamKind;
 use crate::length::{LengthTerm, length_terms};
 use crate::model::{Class, Direction, Flag, Handle, Parameter, Procedure, Rule, Table};
 use std::fmt::Write;
 
-/// Values of the words in a length that are constants (`mpi.h` of Open MPI 5.0).
-const NUMBERS: &[(&str, u32)] = &[
+/// Constants of `mpi.h` (Open MPI 5.0) that occur in lengths, with their values.
+const CONSTANTS: &[(&str, u32)] = &[
     ("MPI_MAX_DATAREP_STRING", 128),
     ("MPI_MAX_ERROR_STRING", 256),
     ("MPI_MAX_INFO_KEY", 36),
@@ -39,9 +41,9 @@ fn is_buffer(parameter: &Parameter) -> bool {
     matches!(parameter.kind, ParamKind::BufOut | ParamKind::BufInOut)
 }
 
-/// Returns the processes that have an output.
+/// Returns the expression for the processes in which a call writes an output.
 ///
-/// Only some processes have the root's buffer in a collective with a root.
+/// Only the root, or only the other processes write a buffer of a collective with a root.
 fn members(procedure: &Procedure, parameter: &Parameter) -> String {
     let root = procedure
         .parameters
@@ -63,9 +65,9 @@ fn numbers(procedure: &Procedure, index: usize) -> Option<String> {
     Some(format!("Numbers({index}, {bytes})"))
 }
 
-/// Returns the unit of a buffer that is filled in pieces (`MPI_Pack`).
+/// Returns the unit of a buffer that several calls fill one after the other (`MPI_Pack`).
 ///
-/// The length of such a buffer is its capacity.
+/// The length of such a buffer in the table is its capacity, not the size of the output.
 fn packed(procedure: &Procedure, parameter: &Parameter) -> Option<String> {
     let index = |name: &str| {
         procedure
@@ -82,8 +84,13 @@ fn is_new_window(parameter: &Parameter) -> bool {
     parameter.c_type == "MPI_Win*" && parameter.direction == Direction::Out
 }
 
-/// Returns the unit and amounts of a length, or `None` if it is unknown.
-fn amount(procedure: &Procedure, parameter: &Parameter) -> Option<(String, Vec<String>)> {
+/// Returns expressions for the unit and the amounts of an output.
+///
+/// The product of all is the size of the output.
+///
+/// `None` if the size is unknown. For example, a buffer of length `recvcount*recvtype*comm_size`
+/// has the unit `Unit::Datatype`, and the amounts `Amount::Value` and `Amount::Members`.
+fn unit_and_amounts(procedure: &Procedure, parameter: &Parameter) -> Option<(String, Vec<String>)> {
     // Names and values of the tool interface have various lengths, or none. Data that other
     // processes write into a window is not recorded.
     if procedure.class == Class::Tool || is_new_window(parameter) {
@@ -132,17 +139,17 @@ fn amount(procedure: &Procedure, parameter: &Parameter) -> Option<(String, Vec<S
             }
             LengthTerm::Sum(_) | LengthTerm::Last(_) | LengthTerm::SpanW(..) => return None,
         };
-        let number = NUMBERS.iter().find(|(name, _)| *name == word);
+        let number = CONSTANTS.iter().find(|(name, _)| *name == word);
         match (index(word), number, word) {
             (Some(index), ..) => match procedure.parameters[index].c_type.as_str() {
                 "MPI_Datatype" => unit = format!("Unit::Datatype({index})"),
                 c_type => {
-                    let how = if c_type.ends_with('*') {
+                    let variant = if c_type.ends_with('*') {
                         "PointedValue"
                     } else {
                         "Value"
                     };
-                    amounts.push(format!("Amount::{how}({})", numbers(procedure, index)?));
+                    amounts.push(format!("Amount::{variant}({})", numbers(procedure, index)?));
                 }
             },
             (None, Some((_, number)), _) => amounts.push(format!("Amount::Constant({number})")),
@@ -154,9 +161,10 @@ fn amount(procedure: &Procedure, parameter: &Parameter) -> Option<(String, Vec<S
     Some((unit, amounts))
 }
 
+/// Returns the expression that describes an output.
 fn output(procedure: &Procedure, argument: usize, parameter: &Parameter) -> String {
-    let (unit, amounts) =
-        amount(procedure, parameter).unwrap_or_else(|| ("Unit::Unknown".to_owned(), Vec::new()));
+    let (unit, amounts) = unit_and_amounts(procedure, parameter)
+        .unwrap_or_else(|| ("Unit::Unknown".to_owned(), Vec::new()));
     let later = is_buffer(parameter)
         && (procedure.has(Flag::Nonblocking) || procedure.has(Flag::Persistent));
     format!(
@@ -229,11 +237,11 @@ mod tests {
         let all = procedures.flat_map(|procedure| {
             let parameters = procedure.parameters.iter().enumerate();
             let outputs = parameters.filter(|(_, parameter)| is_output(parameter));
-            outputs.map(|(at, parameter)| {
+            outputs.map(|(index, parameter)| {
                 (
                     procedure.name.as_str(),
                     parameter,
-                    output(procedure, at, parameter),
+                    output(procedure, index, parameter),
                 )
             })
         });
@@ -256,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn procedures_for_large_counts_write_the_same() {
+    fn procedures_for_large_counts_write_what_their_twins_write() {
         let short = |output: &str| {
             output
                 .replace(", 8)", ", 4)")
@@ -264,13 +272,13 @@ mod tests {
         };
         let all = outputs();
         for (name, parameter, output) in &all {
-            let made = table().procedure(name).and_then(crate::parse::large_twin);
-            let is_made = |other: &str| made.as_ref().is_some_and(|made| made.name == other);
-            let twin = all
-                .iter()
-                .find(|(other, its, _)| is_made(other) && its.name == parameter.name);
-            if let Some((twin, _, of_twin)) = twin {
-                assert_eq!(short(of_twin), short(output), "{twin}");
+            let large = table().procedure(name).and_then(crate::parse::large_twin);
+            let is_twin = |other: &str| large.as_ref().is_some_and(|large| large.name == other);
+            let twin = all.iter().find(|(other, other_parameter, _)| {
+                is_twin(other) && other_parameter.name == parameter.name
+            });
+            if let Some((twin, _, twin_output)) = twin {
+                assert_eq!(short(twin_output), short(output), "{twin}");
             }
         }
     }
@@ -345,11 +353,11 @@ mod tests {
 
     /// Every process has the handle of its request, even if only the root has data.
     #[test]
-    fn only_buffers_are_the_roots_alone() {
+    fn only_buffers_are_written_by_some_processes_only() {
         for (name, parameter, output) in outputs() {
-            let is_everyones = output.contains("Members::All,");
+            let is_of_all = output.contains("Members::All,");
             assert!(
-                is_everyones || is_buffer(parameter),
+                is_of_all || is_buffer(parameter),
                 "{name}, {}: {output}",
                 parameter.name
             );

@@ -1,4 +1,4 @@
-//! Parser of the two table files, and printer of a procedure's row.
+//! Parser of `procedures.tbl` and `exports.tbl`, and printer of a procedure's row.
 
 use crate::kind::ParamKind;
 use crate::model::{
@@ -38,6 +38,7 @@ pub(crate) fn rows(text: &str) -> impl Iterator<Item = (usize, Vec<&str>)> {
         .map(|(number, line)| (number, line.split('|').map(str::trim).collect()))
 }
 
+/// Returns the value that `find` returns for a name, or an error that names `what`.
 fn lookup<T>(what: &str, name: &str, find: impl Fn(&str) -> Option<T>) -> RowResult<T> {
     find(name).ok_or_else(|| format!("unknown {what} `{name}`"))
 }
@@ -90,7 +91,7 @@ fn procedure(columns: &[&str]) -> RowResult<Procedure> {
     else {
         return Err(format!("{} columns instead of 8", columns.len()));
     };
-    let words = |text: &'static str| move |word: &&str| *word != text;
+    let differs_from = |text: &'static str| move |word: &&str| *word != text;
     Ok(Procedure {
         name: name.to_owned(),
         class: lookup("class", class, Class::from_name)?,
@@ -106,33 +107,34 @@ fn procedure(columns: &[&str]) -> RowResult<Procedure> {
             .collect(),
         rules: rules
             .split_whitespace()
-            .filter(words("-"))
+            .filter(differs_from("-"))
             .map(|rule| lookup("rule", rule, Rule::from_name))
             .collect::<RowResult<_>>()?,
         fortran: (fortran != "-").then(|| fortran.to_owned()),
         returns: returns.to_owned(),
         flags: flags
             .split_whitespace()
-            .filter(words("-"))
+            .filter(differs_from("-"))
             .map(|flag| lookup("flag", flag, Flag::from_name))
             .collect::<RowResult<_>>()?,
         parameters: parameters
             .split(';')
             .map(str::trim)
-            .filter(words("-"))
+            .filter(differs_from("-"))
             .map(parameter)
             .collect::<RowResult<_>>()?,
     })
 }
 
+/// Parses `procedures.tbl`; no procedure may occur twice.
 pub fn parse_procedures(text: &str) -> Result<Vec<Procedure>, TableError> {
     let mut seen = HashSet::new();
     rows(text)
         .map(|(line, columns)| {
-            let at = |message| TableError { line, message };
-            let row = procedure(&columns).map_err(at)?;
+            let error = |message| TableError { line, message };
+            let row = procedure(&columns).map_err(error)?;
             if !seen.insert(row.name.clone()) {
-                return Err(at(format!("`{}` twice", row.name)));
+                return Err(error(format!("`{}` twice", row.name)));
             }
             Ok(row)
         })
@@ -198,7 +200,7 @@ pub(crate) fn large_twin(procedure: &Procedure) -> Option<Procedure> {
             ("const int*", ParamKind::DisplArray) => ("const MPI_Aint*", ParamKind::DisplArray),
             ("int", ParamKind::Int) if is_of_packed => ("MPI_Count", ParamKind::BigCount),
             ("int*", ParamKind::Int) if is_of_packed => ("MPI_Count*", ParamKind::BigCount),
-            (same, kind) => (same, kind),
+            (c_type, kind) => (c_type, kind),
         };
         Parameter {
             c_type: c_type.to_owned(),
@@ -241,10 +243,10 @@ pub fn parse(procedures: &str, exports: &str) -> Result<Table, TableError> {
         thread_locals: Vec::new(),
     };
     for (line, columns) in rows(exports) {
-        let at = |message| TableError { line, message };
-        export(&mut table, &columns).map_err(at)?;
+        let error = |message| TableError { line, message };
+        export(&mut table, &columns).map_err(error)?;
         if !seen.insert(columns[0].to_owned()) {
-            return Err(at(format!("`{}` twice", columns[0])));
+            return Err(error(format!("`{}` twice", columns[0])));
         }
     }
     Ok(table)

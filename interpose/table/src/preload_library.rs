@@ -1,24 +1,24 @@
-//! Generator of the preload library's source: thunks, storage, and lists of both.
+//! Generator of the preload library's source: thunks, data symbols, and lists of both.
 
 use crate::model::{Data, Flag, Policy, Procedure, Table};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// Macro that defines thunks.
+/// Macro that defines thunks, which jump to an entry of the runtime with their slot.
 ///
 /// A thunk changes neither the stack nor a register with an argument, so the unwinder needs no
 /// description of it.
 const THUNKS_MACRO: &str = r#"
 macro_rules! thunks {
-    ($($slot:literal $class:literal $($name:ident)+;)*) => { $($(
+    ($($slot:literal $index:literal $($name:ident)+;)*) => { $($(
         #[unsafe(naked)]
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name() {
             core::arch::naked_asm!(
                 "mov eax, {slot}",
-                "jmp qword ptr [rip + {entry} + 8 * {class}]",
+                "jmp qword ptr [rip + {entry} + 8 * {index}]",
                 slot = const $slot,
-                class = const $class,
+                index = const $index,
                 entry = sym crate::entry::ENTRY,
             )
         }
@@ -53,7 +53,7 @@ pub(crate) fn counts(out: &mut String, table: &Table) {
     let _ = write!(
         out,
         "/// Number of slots.\npub const SLOT_COUNT: usize = {};\n/// Number of slots that are \
-         MPI procedures; they come first.\npub const PROC_COUNT: usize = {};\n/// Number of \
+         MPI procedures: the first ones.\npub const PROC_COUNT: usize = {};\n/// Number of \
          exported objects.\npub const DATA_COUNT: usize = {};\n/// Words of stack arguments that \
          each entry copies.\npub const STACK_WORDS: [usize; {}] = {STACK_WORDS:?};\n",
         table.slot_count(),
@@ -71,16 +71,15 @@ const STACK_WORDS: [usize; 3] = [0, 2, 8];
 /// Number of arguments that are passed in registers (System V ABI for x86-64, 3.2.3).
 const REGISTER_ARGUMENTS: usize = 6;
 
-/// Returns the index of the entry that copies all arguments of a procedure.
-fn class(procedure: &Procedure) -> usize {
+/// Returns the index of the first entry that copies enough stack words for a procedure.
+fn entry_index(procedure: &Procedure) -> usize {
     let words = procedure
         .parameters
         .len()
         .saturating_sub(REGISTER_ARGUMENTS);
-    let enough = |room: &usize| *room >= words;
     STACK_WORDS
         .iter()
-        .position(enough)
+        .position(|copied| *copied >= words)
         .expect("an entry for the longest list")
 }
 
@@ -88,28 +87,30 @@ fn thunks(out: &mut String, table: &Table) {
     let procedures = table.procedures.iter().map(|procedure| {
         let names = [procedure.exported_names(), procedure.older_names()].concat();
         let list = if procedure.has(Flag::Newer) { 1 } else { 0 };
-        (class(procedure), names.join(" "), list)
+        (entry_index(procedure), names.join(" "), list)
     });
-    let unknown = STACK_WORDS.len() - 1;
+    // The number of arguments of these functions is unknown.
+    let last_entry = STACK_WORDS.len() - 1;
     let functions = table.functions.iter();
     let functions = functions.map(|function| {
         let list = match function.policy {
             Policy::Callback => 2,
             Policy::Forward | Policy::Refuse | Policy::Serve => 0,
         };
-        (unknown, function.name.clone(), list)
+        (last_entry, function.name.clone(), list)
     });
     let _ = writeln!(
         out,
         "\n{ALLOW_NAMES}pub mod thunks {{{THUNKS_MACRO}\nthunks! {{"
     );
     let mut lists = [const { String::new() }; 3];
-    for (slot, (class, names, list)) in procedures.chain(functions).enumerate() {
-        let _ = writeln!(lists[list], "    {slot} {class} {names};");
+    for (slot, (entry, names, list)) in procedures.chain(functions).enumerate() {
+        let _ = writeln!(lists[list], "    {slot} {entry} {names};");
     }
     let [all, newer, callbacks] = lists;
-    // Programs use the names of newer procedures to detect features of the library. MPICH's Fortran
-    // bindings have their own callbacks.
+    // Newer procedures are exported for MPICH only: a program that finds the name of a procedure
+    // concludes that its library has the procedure. Predefined callbacks are exported for Open MPI
+    // only, because MPICH's Fortran bindings define them.
     let _ = writeln!(
         out,
         "{all}}}\n\n#[cfg(feature = \"mpich\")]\nthunks! {{\n{newer}}}\n\n#[cfg(not(feature = \
@@ -117,6 +118,7 @@ fn thunks(out: &mut String, table: &Table) {
     );
 }
 
+/// Writes the library's copies of libmpi's data symbols.
 fn storage(out: &mut String, data: &[Data]) {
     let alignments: BTreeSet<usize> = data.iter().map(|object| object.alignment).collect();
     for alignment in alignments {
@@ -158,15 +160,19 @@ pub(crate) fn names(out: &mut String, table: &Table) {
     out.push_str("];\n");
 }
 
-/// Writes the addresses of data symbols as the dynamic linker binds them.
+/// Writes the addresses of data symbols as ld.so binds them.
 ///
-/// A symbol that has been copied to the program's file is bound to the copy.
+/// A program's file may contain a copy of a symbol (a copy relocation). In that case ld.so binds
+/// the symbol to the copy.
 fn addresses(out: &mut String, data: &[Data]) {
     out.push_str(
-        "\n/// Address of an exported object for the program.\n#[repr(transparent)]\npub struct \
-         DataAddress(pub *mut u8);\n\n// SAFETY: an address is no access.\nunsafe impl Sync for \
-         DataAddress {}\n\n/// Addresses of the exported objects for the program.\n///\n/// An \
-         object is in this library, or in a copy in the program's own file.\npub static \
+        "\n/// Address of an exported object, as ld.so binds it for the program.\n\
+         #[repr(transparent)]\npub struct \
+         DataAddress(pub *mut u8);\n\n// SAFETY: the address is not accessed here.\nunsafe impl \
+         Sync for \
+         DataAddress {}\n\n/// Addresses of the exported objects, as ld.so binds them for the \
+         program.\n///\n/// An \
+         object is in this library, or is a copy in the program's own file.\npub static \
          DATA_ADDRESSES: [DataAddress; DATA_COUNT] = [\n",
     );
     for Data { name, .. } in data {

@@ -1,15 +1,16 @@
-//! Generator of the handle types that generated code uses.
+//! Generator of the handle types and the status.
 
 use crate::model::Handle;
 use std::fmt::Write;
 
-fn handle_type(out: &mut String, prefix: &str, whose: &str, handle: Handle) {
+/// Writes a type of handle; `owner` completes its documentation.
+fn handle_type(out: &mut String, prefix: &str, owner: &str, handle: Handle) {
     let name = handle.name();
     let _ = write!(
         out,
-        "/// `MPI_{name}` {whose}.\n#[repr(transparent)]\n#[derive(Clone, Copy, PartialEq, Eq, \
+        "/// `MPI_{name}` {owner}.\n#[repr(transparent)]\n#[derive(Clone, Copy, PartialEq, Eq, \
          Hash, Debug)]\npub struct {prefix}{name}(pub *mut core::ffi::c_void);\n\n// SAFETY: an \
-         address that only the real library follows.\nunsafe impl Send for {prefix}{name} \
+         address that only the real library dereferences.\nunsafe impl Send for {prefix}{name} \
          {{}}\n// SAFETY: as above.\nunsafe impl Sync for {prefix}{name} {{}}\n\n"
     );
 }
@@ -17,7 +18,7 @@ fn handle_type(out: &mut String, prefix: &str, whose: &str, handle: Handle) {
 pub(crate) fn virt_types() -> String {
     let mut out = String::new();
     for &handle in Handle::ALL {
-        handle_type(&mut out, "Virt", "as the program holds it", handle);
+        handle_type(&mut out, "Virt", "of the program: a virtual handle", handle);
     }
     out
 }

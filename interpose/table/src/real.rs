@@ -1,6 +1,6 @@
 //! Generator of the calls of the real library's procedures.
 //!
-//! Handlers call `real::PMPI_NAME(…)`, which uses a table of addresses.
+//! Handlers call `real::PMPI_NAME(…)`, which jumps to the address in a table.
 
 use crate::model::{Handle, Procedure, Table};
 use crate::types::{self, Side};
@@ -16,12 +16,12 @@ pub(crate) fn source(table: &Table) -> String {
     out
 }
 
-/// Writes the table of the addresses of these procedures.
-pub(crate) fn addresses(out: &mut String, table: &Table, of: &str, name: &str) {
+/// Writes a table of addresses; `owner` completes its documentation.
+pub(crate) fn addresses(out: &mut String, table: &Table, owner: &str, name: &str) {
     let count = table.procedures.len();
     let _ = writeln!(
         out,
-        "\n/// Addresses of {of}, by slot.\n\
+        "\n/// Addresses of {owner}, by slot.\n\
          pub(crate) static {name}: [crate::library::Procedure; {count}] = ["
     );
     for procedure in &table.procedures {
@@ -72,8 +72,8 @@ fn functions(out: &mut String, table: &Table) {
 
 fn callbacks(out: &mut String) {
     out.push_str(
-        "\n/// Callback types; `H` is the handle that the callback \
-         gets.\n#[allow(dead_code)]\npub mod callbacks {\n",
+        "\n/// Types of callbacks; `H` is the type of handle that a callback \
+         receives.\n#[allow(dead_code)]\npub mod callbacks {\n",
     );
     out.push_str("    use core::ffi::{c_int, c_void};\n    use crate::real_types::Status;\n");
     for (kind, handle, signature) in CALLBACKS {

@@ -32,12 +32,12 @@ pub(crate) fn handler_source(table: &Table) -> String {
 /// Methods of the enum of procedures.
 const PROC_METHODS: &str = r#"
 impl Proc {
-    /// The procedure of a slot, if it is that of a procedure.
+    /// Returns the procedure of a slot; `None` for slots of other functions.
     pub fn from_slot(slot: u32) -> Option<Proc> {
         Proc::ALL.get(slot as usize).copied()
     }
 
-    /// The procedure of a name.
+    /// Returns the procedure of this name.
     pub fn from_name(name: &str) -> Option<Proc> {
         Proc::ALL.into_iter().find(|procedure| procedure.name() == name)
     }
@@ -63,7 +63,7 @@ fn procedures(out: &mut String, table: &Table) {
         let _ = writeln!(out, "    {} = {slot},", procedure.name);
     }
     out.push_str(
-        "}\n\nimpl Proc {\n    /// All of them, by slot.\n    pub const ALL: [Proc; \
+        "}\n\nimpl Proc {\n    /// All procedures, by slot.\n    pub const ALL: [Proc; \
         PROC_COUNT] = [\n",
     );
     for procedure in &table.procedures {
@@ -75,28 +75,28 @@ fn procedures(out: &mut String, table: &Table) {
         out,
         table,
         "MAY_WAIT",
-        "Slots of procedures that may wait for other programs without polling for a cut.",
+        "Slots of procedures that may wait for other jobs or programs without polling for a cut.",
         |procedure| procedure.is(Rule::Waits),
     );
     flags(
         out,
         table,
         "LOCAL",
-        "Procedures, by slot, that wait for no process and change nothing of others.",
+        "For each slot, true if the procedure waits for no process and changes no other one.",
         |procedure| procedure.is(Rule::Local),
     );
     flags(
         out,
         table,
         "COLLECTIVE",
-        "Procedures, by slot, that are blocking collectives.",
+        "For each slot, true if the procedure is a blocking collective.",
         |procedure| procedure.class == Class::Collective,
     );
     slots(
         out,
         table,
         "EXECUTED",
-        "Slots of procedures that a replay of the set-up phase calls, since they return memory.",
+        "Slots of procedures that a replay executes, since they return memory.",
         |procedure| procedure.is(Rule::Executed),
     );
     slots(
@@ -115,10 +115,10 @@ fn procedures(out: &mut String, table: &Table) {
     );
 }
 
-/// Writes the list of the slots whose procedures `has` selects.
-fn slots(out: &mut String, table: &Table, name: &str, doc: &str, has: fn(&Procedure) -> bool) {
+/// Writes a static with the slots of the procedures that `selects` selects.
+fn slots(out: &mut String, table: &Table, name: &str, doc: &str, selects: fn(&Procedure) -> bool) {
     let rows = table.procedures.iter().enumerate();
-    let rows: Vec<_> = rows.filter(|(_, procedure)| has(procedure)).collect();
+    let rows: Vec<_> = rows.filter(|(_, procedure)| selects(procedure)).collect();
     let _ = writeln!(
         out,
         "\n/// {doc}\npub static {name}: [u32; {}] = [",
@@ -130,14 +130,14 @@ fn slots(out: &mut String, table: &Table, name: &str, doc: &str, has: fn(&Proced
     out.push_str("];\n");
 }
 
-/// Writes a table with an entry for each slot: true if `has` selects the procedure.
-fn flags(out: &mut String, table: &Table, name: &str, doc: &str, has: fn(&Procedure) -> bool) {
+/// Writes a static with an entry for each slot: true if `selects` selects the procedure.
+fn flags(out: &mut String, table: &Table, name: &str, doc: &str, selects: fn(&Procedure) -> bool) {
     let _ = writeln!(
         out,
         "\n/// {doc}\npub static {name}: [bool; PROC_COUNT] = ["
     );
     for procedure in &table.procedures {
-        let _ = writeln!(out, "    {}, // {}", has(procedure), procedure.name);
+        let _ = writeln!(out, "    {}, // {}", selects(procedure), procedure.name);
     }
     out.push_str("];\n");
 }
@@ -171,8 +171,8 @@ fn predefined(out: &mut String, table: &Table) {
 /// Writes the imports of the types in signatures.
 pub(crate) fn imports(out: &mut String) {
     let names = |prefix: &str| {
-        let one = |handle: &Handle| format!("{prefix}{}", handle.name());
-        Handle::ALL.iter().map(one).collect::<Vec<_>>().join(", ")
+        let name = |handle: &Handle| format!("{prefix}{}", handle.name());
+        Handle::ALL.iter().map(name).collect::<Vec<_>>().join(", ")
     };
     let _ = write!(
         out,
@@ -191,7 +191,7 @@ fn generic_handler(out: &mut String, procedure: &Procedure) {
     let result = types::return_type(procedure, Side::Virt);
     let arguments: Vec<String> = procedure.parameters.iter().map(types::translated).collect();
     let call = format!("real::{}({})", procedure.real_name(), arguments.join(", "));
-    let safety = "        // SAFETY: the program's arguments are handed on.\n";
+    let safety = "        // SAFETY: the program's arguments are passed on.\n";
     let _ = writeln!(
         out,
         "    pub unsafe extern \"C\" fn h_{name}({parameters}) -> {result} {{"
@@ -248,7 +248,7 @@ fn generic_handlers(out: &mut String, table: &Table) {
 fn checks(out: &mut String, table: &Table) {
     let _ = writeln!(
         out,
-        "\n/// The signatures of the handlers written by hand.\n{ALLOW}mod checks {{"
+        "\n/// Checks of the signatures of handlers that are not generated.\n{ALLOW}mod checks {{"
     );
     imports(out);
     let manual = table.procedures.iter();
@@ -265,12 +265,12 @@ fn checks(out: &mut String, table: &Table) {
 
 /// Type of the table's elements, and handlers that refuse.
 const STUBS: &str = r#"
-/// Address of a handler, whatever its signature.
+/// Address of a handler of any signature.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub struct Handler(*const ());
 
-// SAFETY: the address of a function is the same for all threads.
+// SAFETY: the address of a function, which any thread may call.
 unsafe impl Sync for Handler {}
 
 impl Handler {
@@ -282,13 +282,13 @@ impl Handler {
         self.0.is_null()
     }
 
-    /// The address; null for `FORWARD`.
+    /// Returns the address; null for `FORWARD`.
     pub fn address(self) -> *const () {
         self.0
     }
 }
 
-/// Handlers that refuse; one for each slot since they must know it.
+/// Handlers that refuse a call; each slot has its own, which contains the slot.
 #[allow(dead_code)]
 mod stubs {
     use super::Proc;

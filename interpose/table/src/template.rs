@@ -1,6 +1,7 @@
 //! Handlers that call a function of the runtime's `calls`, which serves several procedures.
 //!
-//! The column `source` contains the path of the function in `calls`, and further arguments of it.
+//! The column `source` contains the path of the function in `calls`, and arguments for the
+//! function.
 
 use crate::kind::ParamKind;
 use crate::model::{Direction, Handle, Parameter, Procedure, Source, Table};
@@ -18,7 +19,8 @@ pub(crate) fn is_shared(source: Source) -> bool {
 
 /// Imports the modules of `calls` whose functions serve procedures.
 pub(crate) fn imports(out: &mut String, table: &Table) {
-    let shared = table.procedures.iter().filter(|it| is_shared(it.source));
+    let procedures = table.procedures.iter();
+    let shared = procedures.filter(|procedure| is_shared(procedure.source));
     let modules: BTreeSet<&str> = shared
         .filter_map(|procedure| procedure.arguments.first()?.split("::").next())
         .chain(["conversion"])
@@ -40,10 +42,10 @@ fn function(procedure: &Procedure) -> &str {
 }
 
 /// Returns the last parameter, in which a constructor stores the handle.
-fn place(procedure: &Procedure) -> &Parameter {
+fn handle_output(procedure: &Procedure) -> &Parameter {
     let last = procedure.parameters.last();
-    let place = last.filter(|parameter| parameter.direction != Direction::In);
-    place.unwrap_or_else(|| panic!("`{}` makes no handle", procedure.name))
+    let output = last.filter(|parameter| parameter.direction != Direction::In);
+    output.unwrap_or_else(|| panic!("`{}` creates no handle", procedure.name))
 }
 
 /// Returns the call of the library's procedure; `argument` translates a parameter.
@@ -54,14 +56,14 @@ fn library_call(procedure: &Procedure, argument: impl Fn(&Parameter) -> String) 
 
 /// Returns the call of a constructor of the library, which stores the handle in `new`.
 fn constructor_call(procedure: &Procedure) -> String {
-    let place = place(procedure);
-    library_call(procedure, |parameter| match parameter == place {
+    let output = handle_output(procedure);
+    library_call(procedure, |parameter| match parameter == output {
         true => "new".to_owned(),
         false => translated(parameter),
     })
 }
 
-/// Returns a call with the remaining words of the column and all arguments.
+/// Returns the function's call with the remaining words of the column and all arguments.
 fn call(procedure: &Procedure) -> String {
     let arguments: Vec<String> = ["rt".to_owned(), format!("Proc::{}", procedure.name)]
         .into_iter()
@@ -71,7 +73,10 @@ fn call(procedure: &Procedure) -> String {
     format!("{}({})", function(procedure), arguments.join(", "))
 }
 
-/// Returns a call with the communicator, if any, the place, and the library's constructor.
+/// Returns the call of the function that creates an object from a communicator.
+///
+/// The arguments are the communicator, if any, the pointer that receives the handle, and a closure
+/// that calls the library's constructor.
 fn construct(procedure: &Procedure) -> String {
     let parent = procedure
         .parameters
@@ -82,14 +87,16 @@ fn construct(procedure: &Procedure) -> String {
         "{}(rt, Proc::{}, {parent}{}, |new| {})",
         function(procedure),
         procedure.name,
-        identifier(place(procedure)),
+        identifier(handle_output(procedure)),
         constructor_call(procedure)
     )
 }
 
-/// Returns a call with the old datatype, the place, and the library's constructor.
+/// Returns the call of the function that creates a datatype from another one.
 ///
-/// The column may name the constructor of another procedure.
+/// The arguments are the old datatype, the pointer that receives the handle, and a closure that
+/// calls the library's constructor. The column may name another constructor than the procedure
+/// itself.
 fn derive(procedure: &Procedure) -> String {
     let mut parameters = procedure.parameters.iter();
     let old = parameters.find(|parameter| parameter.kind == ParamKind::Datatype);
@@ -99,8 +106,8 @@ fn derive(procedure: &Procedure) -> String {
         true => "Large",
         false => "Int",
     };
-    let place = place(procedure);
-    let argument = |parameter: &Parameter| match parameter == place {
+    let output = handle_output(procedure);
+    let argument = |parameter: &Parameter| match parameter == output {
         true => "new".to_owned(),
         false => identifier(parameter),
     };
@@ -110,13 +117,13 @@ fn derive(procedure: &Procedure) -> String {
         "{}(rt, (Proc::{}, CountSize::{counts}), {old}, {}, |{old}, new| real::{}({}))",
         function(procedure),
         procedure.name,
-        identifier(place),
+        identifier(output),
         procedure.arguments.get(1).unwrap_or(&name),
         arguments.join(", ")
     )
 }
 
-/// Returns a call with a closure that calls the library.
+/// Returns the function's call with a closure that calls the library.
 fn query(procedure: &Procedure) -> String {
     format!(
         "{}(rt, || {})",
@@ -127,8 +134,9 @@ fn query(procedure: &Procedure) -> String {
 
 /// Returns the type of the handle that a conversion takes or returns.
 fn converted(procedure: &Procedure) -> Handle {
-    let types = procedure.parameters.iter().map(|it| it.c_type.as_str());
+    let types = procedure.parameters.iter();
     let mut handles = types
+        .map(|parameter| parameter.c_type.as_str())
         .chain([procedure.returns.as_str()])
         .filter_map(Handle::from_c_type);
     handles.next().expect("a conversion has a handle")
@@ -179,7 +187,7 @@ pub(crate) fn handler(out: &mut String, procedure: &Procedure) {
         out,
         "    pub unsafe extern \"C\" fn h_{}({}) -> {} {{\n\
          \x20       let rt = crate::calls::runtime();\n\
-         \x20       // SAFETY: the program's arguments are handed on.\n\
+         \x20       // SAFETY: the program's arguments are passed on.\n\
          \x20       unsafe {{ {expression} }}\n    }}\n\n",
         procedure.name,
         types::parameter_list(procedure, Side::Virt),

@@ -27,8 +27,8 @@ impl Side {
 
 /// Callback types: name, type of the handle that is passed (the type parameter), Rust type.
 ///
-/// An error callback has variable arguments in C. They are never used, but it is called as a
-/// function with variable arguments.
+/// An error callback has variadic arguments in C, so it is called as a variadic function, although
+/// no variadic arguments are passed.
 pub(crate) const CALLBACKS: &[(ParamKind, Option<Handle>, &str)] = &[
     (
         ParamKind::UserFunction,
@@ -141,7 +141,7 @@ pub(crate) fn identifier(parameter: &Parameter) -> String {
 
 /// Returns the parameters as `a: T, b: U`.
 pub(crate) fn parameter_list(procedure: &Procedure, side: Side) -> String {
-    let one = |parameter: &Parameter| {
+    let declaration = |parameter: &Parameter| {
         format!(
             "{}: {}",
             identifier(parameter),
@@ -151,7 +151,7 @@ pub(crate) fn parameter_list(procedure: &Procedure, side: Side) -> String {
     procedure
         .parameters
         .iter()
-        .map(one)
+        .map(declaration)
         .collect::<Vec<_>>()
         .join(", ")
 }

@@ -1,8 +1,8 @@
-//! Imports within a crate are free of circles.
+//! Test that the files of a crate do not import each other in circles.
 //!
-//! At most one of two files uses the other, directly or through further files. A module and its
-//! submodules count like other files. Binaries are not checked. A name that a module re-exports
-//! counts for the file that defines it.
+//! Two files must not import from each other, directly or through further files. A module and its
+//! submodules are files like any others. Binaries are not checked. An import of a name that a
+//! module re-exports counts as an import from the file that defines the name.
 
 #[allow(dead_code, reason = "the test `style` uses all of it")]
 #[path = "style/lexer.rs"]
@@ -24,7 +24,7 @@ fn root() -> PathBuf {
 }
 
 /// Collects all source files below a directory, with their modules.
-fn modules(directory: &Path, inside: &[String], found: &mut Vec<(Module, PathBuf)>) {
+fn modules(directory: &Path, parent: &[String], found: &mut Vec<(Module, PathBuf)>) {
     for entry in fs::read_dir(directory).expect("a directory of sources") {
         let path = entry.expect("an entry").path();
         let name = path
@@ -32,7 +32,7 @@ fn modules(directory: &Path, inside: &[String], found: &mut Vec<(Module, PathBuf
             .expect("a name")
             .to_string_lossy()
             .into_owned();
-        let module = [inside, std::slice::from_ref(&name)].concat();
+        let module = [parent, std::slice::from_ref(&name)].concat();
         if name == "generated" {
             // These files belong to the modules that include them.
         } else if path.is_dir() {
@@ -41,7 +41,7 @@ fn modules(directory: &Path, inside: &[String], found: &mut Vec<(Module, PathBuf
             let is_of_directory = ["lib", "main", "mod"].contains(&name.as_str());
             found.push((
                 if is_of_directory {
-                    inside.to_vec()
+                    parent.to_vec()
                 } else {
                     module
                 },
@@ -59,8 +59,8 @@ fn product(text: &str) -> String {
     lexer::split(product).code
 }
 
-/// Collects the paths of a tree of imports, such as `a::{b, c::{d, e}}`.
-fn expand(before: &[String], tree: &str, found: &mut Vec<Module>) {
+/// Collects the paths of a tree of imports, such as `a::{b, c::{d, e}}`, each after `prefix`.
+fn expand(prefix: &[String], tree: &str, found: &mut Vec<Module>) {
     if tree.trim().is_empty() {
         return;
     }
@@ -70,7 +70,7 @@ fn expand(before: &[String], tree: &str, found: &mut Vec<Module>) {
         .split("::")
         .map(str::trim)
         .filter(|name| !name.is_empty());
-    let path: Module = before
+    let path: Module = prefix
         .iter()
         .cloned()
         .chain(names.map(str::to_owned))
@@ -78,14 +78,14 @@ fn expand(before: &[String], tree: &str, found: &mut Vec<Module>) {
     if list.is_empty() {
         return found.push(path);
     }
-    let (mut depth, mut from) = (0, 0);
-    for (at, character) in list.char_indices() {
+    let (mut depth, mut start) = (0, 0);
+    for (offset, character) in list.char_indices() {
         match character {
             '{' => depth += 1,
             '}' if depth > 0 => depth -= 1,
             ',' | '}' if depth == 0 => {
-                expand(&path, &list[from..at], found);
-                from = at + 1;
+                expand(&path, &list[start..offset], found);
+                start = offset + 1;
             }
             _ => {}
         }
@@ -99,9 +99,9 @@ struct Paths {
 }
 
 /// Returns true if a word of a path starts at this offset.
-fn is_start(text: &str, at: usize) -> bool {
-    let before = text[..at].chars().next_back();
-    before.is_none_or(|it| !(it.is_alphanumeric() || "_:".contains(it)))
+fn is_start(text: &str, offset: usize) -> bool {
+    let previous = text[..offset].chars().next_back();
+    previous.is_none_or(|character| !(character.is_alphanumeric() || "_:".contains(character)))
 }
 
 /// Returns the paths of a source that begin with one of `roots`.
@@ -113,13 +113,13 @@ fn paths(text: &str, roots: &[&str]) -> Paths {
     let text = product(text);
     let mut from = 0;
     let next = |from: usize| {
-        let of_root = |root: &&str| {
-            let places = text[from..].match_indices(*root).map(|(at, _)| from + at);
-            places
+        let next_of_root = |root: &&str| {
+            let offsets = text[from..].match_indices(*root).map(|(at, _)| from + at);
+            offsets
                 .filter(|&at| is_start(&text, at) && text[at + root.len()..].starts_with("::"))
                 .min()
         };
-        roots.iter().filter_map(of_root).min()
+        roots.iter().filter_map(next_of_root).min()
     };
     while let Some(at) = next(from) {
         let statement = text[..at].trim_end().strip_suffix("use");
@@ -177,35 +177,39 @@ impl Files {
     }
 }
 
+/// Returns the files that each source uses.
 fn uses(sources: &[(Module, String)]) -> Uses {
+    // Paths begin with a submodule or a keyword.
     let roots_of = |module: &Module| {
-        let parts = sources.iter().filter_map(|(other, _)| {
-            let part = other.strip_prefix(module.as_slice())?;
-            (part.len() == 1).then(|| part[0].as_str())
+        let submodules = sources.iter().filter_map(|(other, _)| {
+            let relative = other.strip_prefix(module.as_slice())?;
+            (relative.len() == 1).then(|| relative[0].as_str())
         });
-        parts.chain(["crate", "super", "self"]).collect::<Vec<_>>()
+        submodules
+            .chain(["crate", "super", "self"])
+            .collect::<Vec<_>>()
     };
-    let found: Vec<_> = sources
+    let all_paths: Vec<_> = sources
         .iter()
         .map(|(module, text)| (module, paths(text, &roots_of(module))))
         .collect();
-    let exports = found
+    let exports = all_paths
         .iter()
         .map(|(module, paths)| ((*module).clone(), paths.exported.clone()));
     let files = Files {
         exports: exports.collect(),
     };
-    let of = |(module, paths): &(&Module, Paths)| {
+    let uses_of = |(module, paths): &(&Module, Paths)| {
         let targets = paths
             .used
             .iter()
             .map(|path| files.target(&files.absolute(path, module), sources.len()));
         (
             (*module).clone(),
-            targets.filter(|it| it != *module).collect(),
+            targets.filter(|target| target != *module).collect(),
         )
     };
-    found.iter().map(of).collect()
+    all_paths.iter().map(uses_of).collect()
 }
 
 /// Returns the modules that are in circles, or on a path between circles.
@@ -214,12 +218,12 @@ fn uses(sources: &[(Module, String)]) -> Uses {
 fn circles(mut uses: Uses) -> Uses {
     loop {
         let used: BTreeSet<Module> = uses.values().flatten().cloned().collect();
-        let before = uses.len();
+        let previous_count = uses.len();
         uses.retain(|module, targets| used.contains(module) && !targets.is_empty());
         let left: BTreeSet<Module> = uses.keys().cloned().collect();
         uses.values_mut()
             .for_each(|targets| targets.retain(|target| left.contains(target)));
-        if uses.len() == before {
+        if uses.len() == previous_count {
             return uses;
         }
     }

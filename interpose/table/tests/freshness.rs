@@ -1,4 +1,4 @@
-//! The checked-in generated files agree with the tables.
+//! Tests that the checked-in generated files are those that the tables generate.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ fn generated_files_are_up_to_date() {
     }
 }
 
-/// Rules for handwritten sources exclude these folders, so they must contain no other file.
+/// Folders of generated files contain no handwritten files, which the style rules would not check.
 #[test]
 fn folders_of_generated_files_contain_nothing_else() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

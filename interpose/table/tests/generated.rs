@@ -1,4 +1,4 @@
-//! Contents of the generated sources.
+//! Tests of the contents of generated sources.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -69,18 +69,19 @@ fn the_preload_library_has_a_thunk_for_every_name() {
         let name = slots[slot];
         let is_newer = table()
             .procedure(name)
-            .is_some_and(|it| it.has(Flag::Newer));
+            .is_some_and(|procedure| procedure.has(Flag::Newer));
         assert_eq!(lists[1].contains(&row), is_newer, "{row}");
-        let class: usize = words
+        let entry: usize = words
             .next()
             .and_then(|word| word.parse().ok())
             .expect("an entry");
         let arguments = table()
             .procedure(name)
             .map_or(14, |procedure| procedure.parameters.len());
-        let room = [0, 2, 8];
+        let stack_words = [0, 2, 8];
         assert!(
-            arguments <= 6 + room[class] && (class == 0 || arguments > 6 + room[class - 1]),
+            arguments <= 6 + stack_words[entry]
+                && (entry == 0 || arguments > 6 + stack_words[entry - 1]),
             "{row}"
         );
         let exported: Vec<&str> = words.collect();
@@ -120,11 +121,14 @@ fn the_preload_library_has_every_object() {
 
 #[test]
 fn preload_library_and_runtime_number_slots_alike() {
-    let (face, runtime) = (text("thunks.rs"), text("base/src/generated/procedures.rs"));
+    let (preload_library, runtime) = (text("thunks.rs"), text("base/src/generated/procedures.rs"));
     for list in ["pub static SLOT_NAMES", "pub static DATA_SYMBOLS"] {
-        assert_eq!(section(&face, list, "];"), section(&runtime, list, "];"));
+        assert_eq!(
+            section(&preload_library, list, "];"),
+            section(&runtime, list, "];")
+        );
     }
-    let slots = section(&face, "pub static SLOT_NAMES", "];");
+    let slots = section(&preload_library, "pub static SLOT_NAMES", "];");
     for (slot, row) in section(&runtime, "pub enum Proc", "}").iter().enumerate() {
         let (name, number) = row
             .trim_end_matches(',')
@@ -163,7 +167,9 @@ fn read(directory: &Path, texts: &mut Vec<String>) {
     }
 }
 
-/// The compiler finds manual rows without a handler, but not handlers without a manual row.
+/// Handlers that are not generated have rows with the source `manual`.
+///
+/// The compiler finds such rows without a handler, but not such handlers without a row.
 #[test]
 fn handlers_by_hand_have_manual_rows() {
     let calls = Path::new(env!("CARGO_MANIFEST_DIR")).join("../runtime/src/calls");

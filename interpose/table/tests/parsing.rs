@@ -1,4 +1,4 @@
-//! Parsing and printing of rows.
+//! Tests of the parser and of the printer of rows.
 
 use understudy_table::{
     Direction, EXPORTS, Flag, LengthTerm, PROCEDURES, ParamKind, TableError, length_terms, parse,
@@ -32,14 +32,15 @@ fn a_row_is_read() {
 
 #[test]
 fn the_table_is_written_as_it_is_read() {
-    // Twins for large counts are derived from other rows.
-    let is_made = |name: &str| {
-        let of = name
+    // Twins for large counts have no rows of their own.
+    let is_derived = |name: &str| {
+        let twin = name
             .strip_suffix("_c")
             .and_then(|name| table().procedure(name));
-        of.is_some_and(|of| of.has(Flag::Large))
+        twin.is_some_and(|twin| twin.has(Flag::Large))
     };
-    let rows = table().procedures.iter().filter(|row| !is_made(&row.name));
+    let procedures = table().procedures.iter();
+    let rows = procedures.filter(|row| !is_derived(&row.name));
     let written: Vec<String> = rows.map(ToString::to_string).collect();
     let lines: Vec<&str> = PROCEDURES
         .lines()

@@ -1,4 +1,4 @@
-//! Conditions on the checked-in table.
+//! Tests of conditions that the checked-in call table must meet.
 
 use std::collections::{BTreeMap, HashSet};
 use understudy_table::{
@@ -131,7 +131,7 @@ fn sources_have_these_sizes() {
 }
 
 #[test]
-fn what_mends_failures_is_refused() {
+fn procedures_for_fault_tolerance_are_refused() {
     for procedure in &table().procedures {
         assert_eq!(
             procedure.source == Source::Refused,
@@ -142,7 +142,7 @@ fn what_mends_failures_is_refused() {
     }
 }
 
-/// Collectives have generated templates; other transfers and new handles have none.
+/// Sources that are templates for one class are used for this class only.
 #[test]
 fn sources_agree_with_classes() {
     for procedure in &table().procedures {
@@ -169,14 +169,14 @@ fn generated_collectives_have_no_arrays_of_datatypes() {
     }
 }
 
-/// A generic handler passes handles in, and cannot treat them in any other way.
+/// A generic handler translates handles that are input arguments, and no others.
 #[test]
 fn generic_rows_have_handles_in_only() {
     for (procedure, parameter) in
         parameters().filter(|(procedure, _)| procedure.source == Source::Generic)
     {
-        let what = format!("{}: {parameter}", procedure.name);
-        assert!(!parameter.kind.is_callback(), "{what}");
+        let context = format!("{}: {parameter}", procedure.name);
+        assert!(!parameter.kind.is_callback(), "{context}");
         let base = parameter
             .c_type
             .trim_start_matches("const ")
@@ -185,7 +185,7 @@ fn generic_rows_have_handles_in_only() {
             assert_eq!(
                 (base, parameter.direction),
                 (parameter.c_type.as_str(), Direction::In),
-                "{what}"
+                "{context}"
             );
         }
     }
@@ -241,15 +241,15 @@ fn lengths_are_made_of_parameters() {
         let Some(length) = &parameter.length else {
             continue;
         };
-        let what = format!("{}: {parameter}", procedure.name);
-        let terms = length_terms(length).unwrap_or_else(|| panic!("malformed: {what}"));
+        let context = format!("{}: {parameter}", procedure.name);
+        let terms = length_terms(length).unwrap_or_else(|| panic!("malformed: {context}"));
         for word in terms.iter().flat_map(LengthTerm::words) {
             let named = procedure.parameters.iter().find(|other| other.name == word);
             assert!(
                 named.is_some() || SPECIAL_LENGTHS.contains(&word),
-                "{word} in {what}"
+                "{word} in {context}"
             );
-            assert_ne!(word, parameter.name, "{what}");
+            assert_ne!(word, parameter.name, "{context}");
         }
         for term in &terms {
             let LengthTerm::Word(word) = term else {
@@ -259,7 +259,7 @@ fn lengths_are_made_of_parameters() {
                 .parameters
                 .iter()
                 .any(|other| other.name == *word && other.kind.is_array());
-            assert!(!array, "an array as a factor: {what}");
+            assert!(!array, "an array as a factor: {context}");
         }
     }
 }
@@ -267,15 +267,15 @@ fn lengths_are_made_of_parameters() {
 #[test]
 fn arrays_and_buffers_have_lengths() {
     for (procedure, parameter) in parameters() {
-        let what = format!("{}: {parameter}", procedure.name);
+        let context = format!("{}: {parameter}", procedure.name);
         // The tool interface's values, and the ends of split collectives on files, have no length
         // in their rows.
         let elsewhere = procedure.class == Class::Tool || procedure.name.ends_with("_end");
         if parameter.kind.is_array() || (parameter.kind.is_buffer() && !elsewhere) {
-            assert!(parameter.length.is_some(), "{what}");
+            assert!(parameter.length.is_some(), "{context}");
         }
         if parameter.length.is_some() {
-            assert!(parameter.c_type.ends_with('*'), "{what}");
+            assert!(parameter.c_type.ends_with('*'), "{context}");
         }
     }
 }
@@ -283,16 +283,16 @@ fn arrays_and_buffers_have_lengths() {
 #[test]
 fn directions_agree_with_types() {
     for (procedure, parameter) in parameters() {
-        let what = format!("{}: {parameter}", procedure.name);
+        let context = format!("{}: {parameter}", procedure.name);
         let pointer = parameter.c_type.ends_with('*');
         if parameter.c_type.starts_with("const ") || !pointer || parameter.kind.is_callback() {
-            assert_eq!(parameter.direction, Direction::In, "{what}");
+            assert_eq!(parameter.direction, Direction::In, "{context}");
         }
         if Handle::from_name(parameter.kind.name()).is_some() {
-            assert_eq!(pointer, parameter.direction != Direction::In, "{what}");
+            assert_eq!(pointer, parameter.direction != Direction::In, "{context}");
         }
         if parameter.kind == ParamKind::BufOut {
-            assert_eq!(parameter.direction, Direction::Out, "{what}");
+            assert_eq!(parameter.direction, Direction::Out, "{context}");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 /// Number of slots.
 pub const SLOT_COUNT: usize = 2578;
-/// Number of slots that are MPI procedures; they come first.
+/// Number of slots that are MPI procedures: the first ones.
 pub const PROC_COUNT: usize = 589;
 /// Number of exported objects.
 pub const DATA_COUNT: usize = 685;
@@ -606,7 +606,7 @@ pub enum Proc {
 }
 
 impl Proc {
-    /// All of them, by slot.
+    /// All procedures, by slot.
     pub const ALL: [Proc; PROC_COUNT] = [
         Proc::MPI_Abort,
         Proc::MPI_Add_error_class,
@@ -1201,12 +1201,12 @@ impl Proc {
 }
 
 impl Proc {
-    /// The procedure of a slot, if it is that of a procedure.
+    /// Returns the procedure of a slot; `None` for slots of other functions.
     pub fn from_slot(slot: u32) -> Option<Proc> {
         Proc::ALL.get(slot as usize).copied()
     }
 
-    /// The procedure of a name.
+    /// Returns the procedure of this name.
     pub fn from_name(name: &str) -> Option<Proc> {
         Proc::ALL.into_iter().find(|procedure| procedure.name() == name)
     }
@@ -1221,7 +1221,7 @@ impl Proc {
     }
 }
 
-/// Slots of procedures that may wait for other programs without polling for a cut.
+/// Slots of procedures that may wait for other jobs or programs without polling for a cut.
 pub static MAY_WAIT: [u32; 81] = [
     Proc::MPI_Abort.slot(),
     Proc::MPI_Finalize.slot(),
@@ -1306,7 +1306,7 @@ pub static MAY_WAIT: [u32; 81] = [
     Proc::MPI_Session_set_info.slot(),
 ];
 
-/// Procedures, by slot, that wait for no process and change nothing of others.
+/// For each slot, true if the procedure waits for no process and changes no other one.
 pub static LOCAL: [bool; PROC_COUNT] = [
     false, // MPI_Abort
     true, // MPI_Add_error_class
@@ -1899,7 +1899,7 @@ pub static LOCAL: [bool; PROC_COUNT] = [
     false, // MPIX_Comm_iagree
 ];
 
-/// Procedures, by slot, that are blocking collectives.
+/// For each slot, true if the procedure is a blocking collective.
 pub static COLLECTIVE: [bool; PROC_COUNT] = [
     false, // MPI_Abort
     false, // MPI_Add_error_class
@@ -2492,7 +2492,7 @@ pub static COLLECTIVE: [bool; PROC_COUNT] = [
     false, // MPIX_Comm_iagree
 ];
 
-/// Slots of procedures that a replay of the set-up phase calls, since they return memory.
+/// Slots of procedures that a replay executes, since they return memory.
 pub static EXECUTED: [u32; 2] = [
     Proc::MPI_Alloc_mem.slot(),
     Proc::MPI_Free_mem.slot(),
@@ -5904,9 +5904,9 @@ pub static PREDEFINED: [(HandleKind, usize); 113] = [
 
 pub use understudy_mpi::{callbacks, real};
 
-/// Makes a persistent request from its arguments, one word each.
+/// Creates a persistent request from its arguments, one word each.
 ///
-/// Procedures whose requests have no recipes make none.
+/// Returns `None` for procedures whose requests have no recipes.
 ///
 /// # Safety
 /// The words must be the arguments of the procedure: real handles, and arrays that
@@ -5919,7 +5919,7 @@ pub unsafe fn make_request(
 ) -> Option<core::ffi::c_int> {
     use core::ffi::{c_int, c_void};
     use understudy_mpi::real_types::*;
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     Some(unsafe {
         match procedure {
             Proc::MPI_Precv_init => real::PMPI_Precv_init(

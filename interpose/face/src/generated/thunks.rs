@@ -2,7 +2,7 @@
 
 /// Number of slots.
 pub const SLOT_COUNT: usize = 2578;
-/// Number of slots that are MPI procedures; they come first.
+/// Number of slots that are MPI procedures: the first ones.
 pub const PROC_COUNT: usize = 589;
 /// Number of exported objects.
 pub const DATA_COUNT: usize = 685;
@@ -12,15 +12,15 @@ pub const STACK_WORDS: [usize; 3] = [0, 2, 8];
 #[allow(non_snake_case, non_upper_case_globals, missing_docs, clippy::missing_safety_doc)]
 pub mod thunks {
 macro_rules! thunks {
-    ($($slot:literal $class:literal $($name:ident)+;)*) => { $($(
+    ($($slot:literal $index:literal $($name:ident)+;)*) => { $($(
         #[unsafe(naked)]
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name() {
             core::arch::naked_asm!(
                 "mov eax, {slot}",
-                "jmp qword ptr [rip + {entry} + 8 * {class}]",
+                "jmp qword ptr [rip + {entry} + 8 * {index}]",
                 slot = const $slot,
-                class = const $class,
+                index = const $index,
                 entry = sym crate::entry::ENTRY,
             )
         }
@@ -6606,16 +6606,16 @@ pub static DATA_SYMBOLS: [(&core::ffi::CStr, usize); DATA_COUNT] = [
     (c"understudy_logical16", 8),
 ];
 
-/// Address of an exported object for the program.
+/// Address of an exported object, as ld.so binds it for the program.
 #[repr(transparent)]
 pub struct DataAddress(pub *mut u8);
 
-// SAFETY: an address is no access.
+// SAFETY: the address is not accessed here.
 unsafe impl Sync for DataAddress {}
 
-/// Addresses of the exported objects for the program.
+/// Addresses of the exported objects, as ld.so binds them for the program.
 ///
-/// An object is in this library, or in a copy in the program's own file.
+/// An object is in this library, or is a copy in the program's own file.
 pub static DATA_ADDRESSES: [DataAddress; DATA_COUNT] = [
     DataAddress(&raw mut objects::ADIOI_DFLT_ERR_HANDLER as *mut u8),
     DataAddress(&raw mut objects::ADIOI_Datarep_head as *mut u8),

@@ -22,7 +22,7 @@ pub enum HandleKind {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RealComm(pub *mut core::ffi::c_void);
 
-// SAFETY: an address that only the real library follows.
+// SAFETY: an address that only the real library dereferences.
 unsafe impl Send for RealComm {}
 // SAFETY: as above.
 unsafe impl Sync for RealComm {}
@@ -32,7 +32,7 @@ unsafe impl Sync for RealComm {}
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RealGroup(pub *mut core::ffi::c_void);
 
-// SAFETY: an address that only the real library follows.
+// SAFETY: an address that only the real library dereferences.
 unsafe impl Send for RealGroup {}
 // SAFETY: as above.
 unsafe impl Sync for RealGroup {}
@@ -42,7 +42,7 @@ unsafe impl Sync for RealGroup {}
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RealRequest(pub *mut core::ffi::c_void);
 
-// SAFETY: an address that only the real library follows.
+// SAFETY: an address that only the real library dereferences.
 unsafe impl Send for RealRequest {}
 // SAFETY: as above.
 unsafe impl Sync for RealRequest {}
@@ -52,7 +52,7 @@ unsafe impl Sync for RealRequest {}
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RealDatatype(pub *mut core::ffi::c_void);
 
-// SAFETY: an address that only the real library follows.
+// SAFETY: an address that only the real library dereferences.
 unsafe impl Send for RealDatatype {}
 // SAFETY: as above.
 unsafe impl Sync for RealDatatype {}
@@ -62,7 +62,7 @@ unsafe impl Sync for RealDatatype {}
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RealOp(pub *mut core::ffi::c_void);
 
-// SAFETY: an address that only the real library follows.
+// SAFETY: an address that only the real library dereferences.
 unsafe impl Send for RealOp {}
 // SAFETY: as above.
 unsafe impl Sync for RealOp {}
@@ -72,7 +72,7 @@ unsafe impl Sync for RealOp {}
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RealErrhandler(pub *mut core::ffi::c_void);
 
-// SAFETY: an address that only the real library follows.
+// SAFETY: an address that only the real library dereferences.
 unsafe impl Send for RealErrhandler {}
 // SAFETY: as above.
 unsafe impl Sync for RealErrhandler {}
@@ -82,7 +82,7 @@ unsafe impl Sync for RealErrhandler {}
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RealInfo(pub *mut core::ffi::c_void);
 
-// SAFETY: an address that only the real library follows.
+// SAFETY: an address that only the real library dereferences.
 unsafe impl Send for RealInfo {}
 // SAFETY: as above.
 unsafe impl Sync for RealInfo {}
@@ -92,7 +92,7 @@ unsafe impl Sync for RealInfo {}
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RealMessage(pub *mut core::ffi::c_void);
 
-// SAFETY: an address that only the real library follows.
+// SAFETY: an address that only the real library dereferences.
 unsafe impl Send for RealMessage {}
 // SAFETY: as above.
 unsafe impl Sync for RealMessage {}
@@ -102,7 +102,7 @@ unsafe impl Sync for RealMessage {}
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RealWin(pub *mut core::ffi::c_void);
 
-// SAFETY: an address that only the real library follows.
+// SAFETY: an address that only the real library dereferences.
 unsafe impl Send for RealWin {}
 // SAFETY: as above.
 unsafe impl Sync for RealWin {}
@@ -112,7 +112,7 @@ unsafe impl Sync for RealWin {}
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RealFile(pub *mut core::ffi::c_void);
 
-// SAFETY: an address that only the real library follows.
+// SAFETY: an address that only the real library dereferences.
 unsafe impl Send for RealFile {}
 // SAFETY: as above.
 unsafe impl Sync for RealFile {}
@@ -122,7 +122,7 @@ unsafe impl Sync for RealFile {}
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RealSession(pub *mut core::ffi::c_void);
 
-// SAFETY: an address that only the real library follows.
+// SAFETY: an address that only the real library dereferences.
 unsafe impl Send for RealSession {}
 // SAFETY: as above.
 unsafe impl Sync for RealSession {}

@@ -748,17 +748,17 @@ const PROCEDURES: &[&str] = &[
 mod prototypes {
     use core::ffi::{c_char, c_double, c_int, c_void};
     fn UserFunction(
-        layers: Option<unsafe extern "C" fn(
+        callback: Option<unsafe extern "C" fn(
             *mut c_void,
             *mut c_void,
             *mut c_int,
             *mut mpi_sys::MPI_Datatype
         )>
     ) -> mpi_sys::MPI_User_function {
-        layers
+        callback
     }
     fn CommCopyFn(
-        layers: Option<unsafe extern "C" fn(
+        callback: Option<unsafe extern "C" fn(
             mpi_sys::MPI_Comm,
             c_int,
             *mut c_void,
@@ -767,20 +767,20 @@ mod prototypes {
             *mut c_int
         ) -> c_int>
     ) -> mpi_sys::MPI_Comm_copy_attr_function {
-        layers
+        callback
     }
     fn CommDeleteFn(
-        layers: Option<unsafe extern "C" fn(
+        callback: Option<unsafe extern "C" fn(
             mpi_sys::MPI_Comm,
             c_int,
             *mut c_void,
             *mut c_void
         ) -> c_int>
     ) -> mpi_sys::MPI_Comm_delete_attr_function {
-        layers
+        callback
     }
     fn TypeCopyFn(
-        layers: Option<unsafe extern "C" fn(
+        callback: Option<unsafe extern "C" fn(
             mpi_sys::MPI_Datatype,
             c_int,
             *mut c_void,
@@ -789,20 +789,20 @@ mod prototypes {
             *mut c_int
         ) -> c_int>
     ) -> mpi_sys::MPI_Type_copy_attr_function {
-        layers
+        callback
     }
     fn TypeDeleteFn(
-        layers: Option<unsafe extern "C" fn(
+        callback: Option<unsafe extern "C" fn(
             mpi_sys::MPI_Datatype,
             c_int,
             *mut c_void,
             *mut c_void
         ) -> c_int>
     ) -> mpi_sys::MPI_Type_delete_attr_function {
-        layers
+        callback
     }
     fn WinCopyFn(
-        layers: Option<unsafe extern "C" fn(
+        callback: Option<unsafe extern "C" fn(
             mpi_sys::MPI_Win,
             c_int,
             *mut c_void,
@@ -811,55 +811,55 @@ mod prototypes {
             *mut c_int
         ) -> c_int>
     ) -> mpi_sys::MPI_Win_copy_attr_function {
-        layers
+        callback
     }
     fn WinDeleteFn(
-        layers: Option<unsafe extern "C" fn(
+        callback: Option<unsafe extern "C" fn(
             mpi_sys::MPI_Win,
             c_int,
             *mut c_void,
             *mut c_void
         ) -> c_int>
     ) -> mpi_sys::MPI_Win_delete_attr_function {
-        layers
+        callback
     }
     fn CommErrhandlerFn(
-        layers: Option<unsafe extern "C" fn(*mut mpi_sys::MPI_Comm, *mut c_int, ...)>
+        callback: Option<unsafe extern "C" fn(*mut mpi_sys::MPI_Comm, *mut c_int, ...)>
     ) -> mpi_sys::MPI_Comm_errhandler_function {
-        layers
+        callback
     }
     fn WinErrhandlerFn(
-        layers: Option<unsafe extern "C" fn(*mut mpi_sys::MPI_Win, *mut c_int, ...)>
+        callback: Option<unsafe extern "C" fn(*mut mpi_sys::MPI_Win, *mut c_int, ...)>
     ) -> mpi_sys::MPI_Win_errhandler_function {
-        layers
+        callback
     }
     fn FileErrhandlerFn(
-        layers: Option<unsafe extern "C" fn(*mut mpi_sys::MPI_File, *mut c_int, ...)>
+        callback: Option<unsafe extern "C" fn(*mut mpi_sys::MPI_File, *mut c_int, ...)>
     ) -> mpi_sys::MPI_File_errhandler_function {
-        layers
+        callback
     }
     fn SessionErrhandlerFn(
-        layers: Option<unsafe extern "C" fn(*mut mpi_sys::MPI_Session, *mut c_int, ...)>
+        callback: Option<unsafe extern "C" fn(*mut mpi_sys::MPI_Session, *mut c_int, ...)>
     ) -> mpi_sys::MPI_Session_errhandler_function {
-        layers
+        callback
     }
     fn GrequestQueryFn(
-        layers: Option<unsafe extern "C" fn(*mut c_void, *mut mpi_sys::MPI_Status) -> c_int>
+        callback: Option<unsafe extern "C" fn(*mut c_void, *mut mpi_sys::MPI_Status) -> c_int>
     ) -> mpi_sys::MPI_Grequest_query_function {
-        layers
+        callback
     }
     fn GrequestFreeFn(
-        layers: Option<unsafe extern "C" fn(*mut c_void) -> c_int>
+        callback: Option<unsafe extern "C" fn(*mut c_void) -> c_int>
     ) -> mpi_sys::MPI_Grequest_free_function {
-        layers
+        callback
     }
     fn GrequestCancelFn(
-        layers: Option<unsafe extern "C" fn(*mut c_void, c_int) -> c_int>
+        callback: Option<unsafe extern "C" fn(*mut c_void, c_int) -> c_int>
     ) -> mpi_sys::MPI_Grequest_cancel_function {
-        layers
+        callback
     }
     fn DatarepConversionFn(
-        layers: Option<unsafe extern "C" fn(
+        callback: Option<unsafe extern "C" fn(
             *mut c_void,
             mpi_sys::MPI_Datatype,
             c_int,
@@ -868,16 +868,16 @@ mod prototypes {
             *mut c_void
         ) -> c_int>
     ) -> mpi_sys::MPI_Datarep_conversion_function {
-        layers
+        callback
     }
     fn DatarepExtentFn(
-        layers: Option<unsafe extern "C" fn(
+        callback: Option<unsafe extern "C" fn(
             mpi_sys::MPI_Datatype,
             *mut isize,
             *mut c_void
         ) -> c_int>
     ) -> mpi_sys::MPI_Datarep_extent_function {
-        layers
+        callback
     }
     fn MPI_Abort() -> unsafe extern "C" fn(mpi_sys::MPI_Comm, c_int) -> c_int {
         mpi_sys::MPI_Abort

@@ -68,7 +68,7 @@ mod generic {
         resultlen: *mut c_int
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = unsafe { real::PMPI_Get_processor_name(name, resultlen) };
         crate::error_handling::finish(rt, Proc::MPI_Get_processor_name, rc, None)
     }
@@ -78,14 +78,14 @@ mod generic {
         subversion: *mut c_int
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = unsafe { real::PMPI_Get_version(version, subversion) };
         crate::error_handling::finish(rt, Proc::MPI_Get_version, rc, None)
     }
 
     pub unsafe extern "C" fn h_MPI_Remove_error_class(errorclass: c_int) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             errhandler::remove(
                 rt,
@@ -98,7 +98,7 @@ mod generic {
 
     pub unsafe extern "C" fn h_MPI_Remove_error_code(errorcode: c_int) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             errhandler::remove(
                 rt,
@@ -111,7 +111,7 @@ mod generic {
 
     pub unsafe extern "C" fn h_MPI_Remove_error_string(errorcode: c_int) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             errhandler::remove(
                 rt,
@@ -123,27 +123,27 @@ mod generic {
     }
 
     pub unsafe extern "C" fn h_MPI_Wtick() -> c_double {
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe { real::PMPI_Wtick() }
     }
 
     pub unsafe extern "C" fn h_MPIX_Query_cuda_support() -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = unsafe { real::MPIX_Query_cuda_support() };
         crate::error_handling::finish(rt, Proc::MPIX_Query_cuda_support, rc, None)
     }
 
     pub unsafe extern "C" fn h_MPIX_Query_rocm_support() -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = unsafe { real::MPIX_Query_rocm_support() };
         crate::error_handling::finish(rt, Proc::MPIX_Query_rocm_support, rc, None)
     }
 
     pub unsafe extern "C" fn h_MPI_Buffer_attach(buffer: *mut c_void, size: c_int) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             buffers::attach(
                 rt,
@@ -157,7 +157,7 @@ mod generic {
 
     pub unsafe extern "C" fn h_MPI_Buffer_detach(buffer: *mut c_void, size: *mut c_int) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             buffers::detach(
                 rt,
@@ -171,7 +171,7 @@ mod generic {
 
     pub unsafe extern "C" fn h_MPI_Buffer_attach_c(buffer: *mut c_void, size: i64) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             buffers::attach(
                 rt,
@@ -185,7 +185,7 @@ mod generic {
 
     pub unsafe extern "C" fn h_MPI_Buffer_detach_c(buffer: *mut c_void, size: *mut i64) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             buffers::detach(
                 rt,
@@ -199,13 +199,13 @@ mod generic {
 
     pub unsafe extern "C" fn h_MPI_Buffer_flush() -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe { buffers::flush(rt, Proc::MPI_Buffer_flush, crate::requests::BufferOwner::Process) }
     }
 
     pub unsafe extern "C" fn h_MPI_Buffer_iflush(request: *mut VirtRequest) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             buffers::begin_flush(
                 rt,
@@ -222,7 +222,7 @@ mod generic {
         size: c_int
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe { buffers::attach(rt, Proc::MPI_Comm_attach_buffer, comm, buffer, size) }
     }
 
@@ -232,7 +232,7 @@ mod generic {
         size: *mut c_int
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe { buffers::detach(rt, Proc::MPI_Comm_detach_buffer, comm, buffer, size) }
     }
 
@@ -242,7 +242,7 @@ mod generic {
         size: i64
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe { buffers::attach(rt, Proc::MPI_Comm_attach_buffer_c, comm, buffer, size) }
     }
 
@@ -252,13 +252,13 @@ mod generic {
         size: *mut i64
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe { buffers::detach(rt, Proc::MPI_Comm_detach_buffer_c, comm, buffer, size) }
     }
 
     pub unsafe extern "C" fn h_MPI_Comm_flush_buffer(comm: VirtComm) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe { buffers::flush(rt, Proc::MPI_Comm_flush_buffer, comm) }
     }
 
@@ -267,7 +267,7 @@ mod generic {
         request: *mut VirtRequest
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe { buffers::begin_flush(rt, Proc::MPI_Comm_iflush_buffer, comm, request) }
     }
 
@@ -277,7 +277,7 @@ mod generic {
         size: c_int
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe { buffers::attach(rt, Proc::MPI_Session_attach_buffer, session, buffer, size) }
     }
 
@@ -287,7 +287,7 @@ mod generic {
         size: *mut c_int
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe { buffers::detach(rt, Proc::MPI_Session_detach_buffer, session, buffer, size) }
     }
 
@@ -297,7 +297,7 @@ mod generic {
         size: i64
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe { buffers::attach(rt, Proc::MPI_Session_attach_buffer_c, session, buffer, size) }
     }
 
@@ -307,13 +307,13 @@ mod generic {
         size: *mut i64
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe { buffers::detach(rt, Proc::MPI_Session_detach_buffer_c, session, buffer, size) }
     }
 
     pub unsafe extern "C" fn h_MPI_Session_flush_buffer(session: VirtSession) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe { buffers::flush(rt, Proc::MPI_Session_flush_buffer, session) }
     }
 
@@ -322,7 +322,7 @@ mod generic {
         request: *mut VirtRequest
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe { buffers::begin_flush(rt, Proc::MPI_Session_iflush_buffer, session, request) }
     }
 
@@ -331,14 +331,14 @@ mod generic {
         address: *mut isize
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = unsafe { real::PMPI_Get_address(location, address) };
         crate::error_handling::finish(rt, Proc::MPI_Get_address, rc, None)
     }
 
     pub unsafe extern "C" fn h_MPI_Address(location: *mut c_void, address: *mut isize) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = unsafe { real::PMPI_Address(location, address) };
         crate::error_handling::finish(rt, Proc::MPI_Address, rc, None)
     }
@@ -349,7 +349,7 @@ mod generic {
         count: *mut c_int
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = unsafe {
             real::PMPI_Get_count(status, crate::handles::real_datatype(rt, datatype), count)
         };
@@ -362,7 +362,7 @@ mod generic {
         count: *mut c_int
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = unsafe {
             real::PMPI_Get_elements(status, crate::handles::real_datatype(rt, datatype), count)
         };
@@ -375,7 +375,7 @@ mod generic {
         count: *mut i64
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = unsafe {
             real::PMPI_Get_elements_x(status, crate::handles::real_datatype(rt, datatype), count)
         };
@@ -384,7 +384,7 @@ mod generic {
 
     pub unsafe extern "C" fn h_MPI_Status_set_cancelled(status: *mut Status, flag: c_int) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = unsafe { real::PMPI_Status_set_cancelled(status, flag) };
         crate::error_handling::finish(rt, Proc::MPI_Status_set_cancelled, rc, None)
     }
@@ -395,7 +395,7 @@ mod generic {
         count: c_int
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = unsafe {
             real::PMPI_Status_set_elements(
                 status,
@@ -412,7 +412,7 @@ mod generic {
         count: i64
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = unsafe {
             real::PMPI_Status_set_elements_x(
                 status,
@@ -428,7 +428,7 @@ mod generic {
         flag: *mut c_int
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = unsafe { real::PMPI_Test_cancelled(status, flag) };
         crate::error_handling::finish(rt, Proc::MPI_Test_cancelled, rc, None)
     }
@@ -443,7 +443,7 @@ mod generic {
         position: *mut isize
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = unsafe {
             real::PMPI_Pack_external(
                 datarep,
@@ -468,7 +468,7 @@ mod generic {
         position: *mut isize
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = unsafe {
             real::PMPI_Pack_external_c(
                 datarep,
@@ -490,7 +490,7 @@ mod generic {
         size: *mut isize
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = unsafe {
             real::PMPI_Pack_external_size(
                 datarep,
@@ -509,7 +509,7 @@ mod generic {
         size: *mut isize
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = unsafe {
             real::PMPI_Pack_external_size_c(
                 datarep,
@@ -531,7 +531,7 @@ mod generic {
         comm: VirtComm
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = unsafe {
             real::PMPI_Pack(
                 inbuf,
@@ -556,7 +556,7 @@ mod generic {
         comm: VirtComm
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = unsafe {
             real::PMPI_Pack_c(
                 inbuf,
@@ -578,7 +578,7 @@ mod generic {
         size: *mut c_int
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = unsafe {
             real::PMPI_Pack_size(
                 incount,
@@ -597,7 +597,7 @@ mod generic {
         size: *mut i64
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = unsafe {
             real::PMPI_Pack_size_c(
                 incount,
@@ -619,7 +619,7 @@ mod generic {
         comm: VirtComm
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = unsafe {
             real::PMPI_Unpack(
                 inbuf,
@@ -644,7 +644,7 @@ mod generic {
         comm: VirtComm
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = unsafe {
             real::PMPI_Unpack_c(
                 inbuf,
@@ -669,7 +669,7 @@ mod generic {
         datatype: VirtDatatype
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = unsafe {
             real::PMPI_Unpack_external(
                 datarep,
@@ -694,7 +694,7 @@ mod generic {
         datatype: VirtDatatype
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = unsafe {
             real::PMPI_Unpack_external_c(
                 datarep,
@@ -722,7 +722,7 @@ mod generic {
         if crate::cut::collective(rt, comm).is_err() {
             return 0;
         }
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe {
@@ -759,7 +759,7 @@ mod generic {
         if crate::cut::collective(rt, comm).is_err() {
             return 0;
         }
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe {
@@ -797,7 +797,7 @@ mod generic {
         if crate::cut::collective(rt, comm).is_err() {
             return 0;
         }
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe {
@@ -836,7 +836,7 @@ mod generic {
         if crate::cut::collective(rt, comm).is_err() {
             return 0;
         }
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe {
@@ -873,7 +873,7 @@ mod generic {
         if crate::cut::collective(rt, comm).is_err() {
             return 0;
         }
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe {
@@ -917,7 +917,7 @@ mod generic {
         if crate::cut::collective(rt, comm).is_err() {
             return 0;
         }
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe {
@@ -962,7 +962,7 @@ mod generic {
         if crate::cut::collective(rt, comm).is_err() {
             return 0;
         }
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe {
@@ -999,7 +999,7 @@ mod generic {
         if crate::cut::collective(rt, comm).is_err() {
             return 0;
         }
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe {
@@ -1038,7 +1038,7 @@ mod generic {
         if crate::cut::collective(rt, comm).is_err() {
             return 0;
         }
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe {
@@ -1079,7 +1079,7 @@ mod generic {
         if crate::cut::collective(rt, comm).is_err() {
             return 0;
         }
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe {
@@ -1110,7 +1110,7 @@ mod generic {
         if crate::cut::collective(rt, comm).is_err() {
             return 0;
         }
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe { real::PMPI_Barrier(crate::handles::real_comm(rt, comm)) }
@@ -1144,7 +1144,7 @@ mod generic {
         if crate::cut::collective(rt, comm).is_err() {
             return 0;
         }
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe {
@@ -1186,7 +1186,7 @@ mod generic {
         if crate::cut::collective(rt, comm).is_err() {
             return 0;
         }
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe {
@@ -1229,7 +1229,7 @@ mod generic {
         if crate::cut::collective(rt, comm).is_err() {
             return 0;
         }
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe {
@@ -1264,7 +1264,7 @@ mod generic {
         if crate::cut::collective(rt, comm).is_err() {
             return 0;
         }
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe {
@@ -1301,7 +1301,7 @@ mod generic {
         if crate::cut::collective(rt, comm).is_err() {
             return 0;
         }
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe {
@@ -1340,7 +1340,7 @@ mod generic {
         if crate::cut::collective(rt, comm).is_err() {
             return 0;
         }
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe {
@@ -1380,7 +1380,7 @@ mod generic {
         if crate::cut::collective(rt, comm).is_err() {
             return 0;
         }
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe {
@@ -1421,7 +1421,7 @@ mod generic {
         if crate::cut::collective(rt, comm).is_err() {
             return 0;
         }
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe {
@@ -1460,7 +1460,7 @@ mod generic {
         if crate::cut::collective(rt, comm).is_err() {
             return 0;
         }
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe {
@@ -1497,7 +1497,7 @@ mod generic {
         if crate::cut::collective(rt, comm).is_err() {
             return 0;
         }
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe {
@@ -1535,7 +1535,7 @@ mod generic {
         if crate::cut::collective(rt, comm).is_err() {
             return 0;
         }
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe {
@@ -1574,7 +1574,7 @@ mod generic {
         if crate::cut::collective(rt, comm).is_err() {
             return 0;
         }
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe {
@@ -1612,7 +1612,7 @@ mod generic {
         if crate::cut::collective(rt, comm).is_err() {
             return 0;
         }
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe {
@@ -1649,7 +1649,7 @@ mod generic {
         if crate::cut::collective(rt, comm).is_err() {
             return 0;
         }
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe {
@@ -1688,7 +1688,7 @@ mod generic {
         if crate::cut::collective(rt, comm).is_err() {
             return 0;
         }
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe {
@@ -1729,7 +1729,7 @@ mod generic {
         if crate::cut::collective(rt, comm).is_err() {
             return 0;
         }
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe {
@@ -1768,7 +1768,7 @@ mod generic {
         if crate::cut::collective(rt, comm).is_err() {
             return 0;
         }
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe {
@@ -1814,7 +1814,7 @@ mod generic {
         if crate::cut::collective(rt, comm).is_err() {
             return 0;
         }
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe {
@@ -1859,7 +1859,7 @@ mod generic {
         if crate::cut::collective(rt, comm).is_err() {
             return 0;
         }
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe {
@@ -1894,7 +1894,7 @@ mod generic {
         if crate::cut::collective(rt, comm).is_err() {
             return 0;
         }
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe {
@@ -1929,7 +1929,7 @@ mod generic {
         if crate::cut::collective(rt, comm).is_err() {
             return 0;
         }
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe {
@@ -1964,7 +1964,7 @@ mod generic {
         if crate::cut::collective(rt, comm).is_err() {
             return 0;
         }
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe {
@@ -1999,7 +1999,7 @@ mod generic {
         if crate::cut::collective(rt, comm).is_err() {
             return 0;
         }
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe {
@@ -2034,7 +2034,7 @@ mod generic {
         if crate::cut::collective(rt, comm).is_err() {
             return 0;
         }
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe {
@@ -2071,7 +2071,7 @@ mod generic {
         if crate::cut::collective(rt, comm).is_err() {
             return 0;
         }
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe {
@@ -2110,7 +2110,7 @@ mod generic {
         if crate::cut::collective(rt, comm).is_err() {
             return 0;
         }
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe {
@@ -2150,7 +2150,7 @@ mod generic {
         if crate::cut::collective(rt, comm).is_err() {
             return 0;
         }
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe {
@@ -2191,7 +2191,7 @@ mod generic {
         if crate::cut::collective(rt, comm).is_err() {
             return 0;
         }
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe {
@@ -2229,7 +2229,7 @@ mod generic {
     ) -> c_int {
         let rt = crate::calls::runtime();
         let mut real_request = RealRequest(core::ptr::null_mut());
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe {
@@ -2268,7 +2268,7 @@ mod generic {
     ) -> c_int {
         let rt = crate::calls::runtime();
         let mut real_request = RealRequest(core::ptr::null_mut());
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe {
@@ -2308,7 +2308,7 @@ mod generic {
     ) -> c_int {
         let rt = crate::calls::runtime();
         let mut real_request = RealRequest(core::ptr::null_mut());
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe {
@@ -2349,7 +2349,7 @@ mod generic {
     ) -> c_int {
         let rt = crate::calls::runtime();
         let mut real_request = RealRequest(core::ptr::null_mut());
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe {
@@ -2388,7 +2388,7 @@ mod generic {
     ) -> c_int {
         let rt = crate::calls::runtime();
         let mut real_request = RealRequest(core::ptr::null_mut());
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe {
@@ -2425,7 +2425,7 @@ mod generic {
     ) -> c_int {
         let rt = crate::calls::runtime();
         let mut real_request = RealRequest(core::ptr::null_mut());
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe {
@@ -2463,7 +2463,7 @@ mod generic {
     ) -> c_int {
         let rt = crate::calls::runtime();
         let mut real_request = RealRequest(core::ptr::null_mut());
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe {
@@ -2502,7 +2502,7 @@ mod generic {
     ) -> c_int {
         let rt = crate::calls::runtime();
         let mut real_request = RealRequest(core::ptr::null_mut());
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe {
@@ -2543,7 +2543,7 @@ mod generic {
     ) -> c_int {
         let rt = crate::calls::runtime();
         let mut real_request = RealRequest(core::ptr::null_mut());
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe {
@@ -2586,7 +2586,7 @@ mod generic {
     ) -> c_int {
         let rt = crate::calls::runtime();
         let mut real_request = RealRequest(core::ptr::null_mut());
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe {
@@ -2618,7 +2618,7 @@ mod generic {
     pub unsafe extern "C" fn h_MPI_Ibarrier(comm: VirtComm, request: *mut VirtRequest) -> c_int {
         let rt = crate::calls::runtime();
         let mut real_request = RealRequest(core::ptr::null_mut());
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe { real::PMPI_Ibarrier(crate::handles::real_comm(rt, comm), &mut real_request) }
@@ -2644,7 +2644,7 @@ mod generic {
     ) -> c_int {
         let rt = crate::calls::runtime();
         let mut real_request = RealRequest(core::ptr::null_mut());
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe {
@@ -2679,7 +2679,7 @@ mod generic {
     ) -> c_int {
         let rt = crate::calls::runtime();
         let mut real_request = RealRequest(core::ptr::null_mut());
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe {
@@ -2715,7 +2715,7 @@ mod generic {
     ) -> c_int {
         let rt = crate::calls::runtime();
         let mut real_request = RealRequest(core::ptr::null_mut());
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe {
@@ -2752,7 +2752,7 @@ mod generic {
     ) -> c_int {
         let rt = crate::calls::runtime();
         let mut real_request = RealRequest(core::ptr::null_mut());
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe {
@@ -2791,7 +2791,7 @@ mod generic {
     ) -> c_int {
         let rt = crate::calls::runtime();
         let mut real_request = RealRequest(core::ptr::null_mut());
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe {
@@ -2832,7 +2832,7 @@ mod generic {
     ) -> c_int {
         let rt = crate::calls::runtime();
         let mut real_request = RealRequest(core::ptr::null_mut());
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe {
@@ -2874,7 +2874,7 @@ mod generic {
     ) -> c_int {
         let rt = crate::calls::runtime();
         let mut real_request = RealRequest(core::ptr::null_mut());
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe {
@@ -2917,7 +2917,7 @@ mod generic {
     ) -> c_int {
         let rt = crate::calls::runtime();
         let mut real_request = RealRequest(core::ptr::null_mut());
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe {
@@ -2958,7 +2958,7 @@ mod generic {
     ) -> c_int {
         let rt = crate::calls::runtime();
         let mut real_request = RealRequest(core::ptr::null_mut());
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe {
@@ -2997,7 +2997,7 @@ mod generic {
     ) -> c_int {
         let rt = crate::calls::runtime();
         let mut real_request = RealRequest(core::ptr::null_mut());
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe {
@@ -3037,7 +3037,7 @@ mod generic {
     ) -> c_int {
         let rt = crate::calls::runtime();
         let mut real_request = RealRequest(core::ptr::null_mut());
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe {
@@ -3078,7 +3078,7 @@ mod generic {
     ) -> c_int {
         let rt = crate::calls::runtime();
         let mut real_request = RealRequest(core::ptr::null_mut());
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe {
@@ -3118,7 +3118,7 @@ mod generic {
     ) -> c_int {
         let rt = crate::calls::runtime();
         let mut real_request = RealRequest(core::ptr::null_mut());
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe {
@@ -3157,7 +3157,7 @@ mod generic {
     ) -> c_int {
         let rt = crate::calls::runtime();
         let mut real_request = RealRequest(core::ptr::null_mut());
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe {
@@ -3198,7 +3198,7 @@ mod generic {
     ) -> c_int {
         let rt = crate::calls::runtime();
         let mut real_request = RealRequest(core::ptr::null_mut());
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe {
@@ -3241,7 +3241,7 @@ mod generic {
     ) -> c_int {
         let rt = crate::calls::runtime();
         let mut real_request = RealRequest(core::ptr::null_mut());
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe {
@@ -3282,7 +3282,7 @@ mod generic {
     ) -> c_int {
         let rt = crate::calls::runtime();
         let mut real_request = RealRequest(core::ptr::null_mut());
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe {
@@ -3321,7 +3321,7 @@ mod generic {
     ) -> c_int {
         let rt = crate::calls::runtime();
         let mut real_request = RealRequest(core::ptr::null_mut());
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe {
@@ -3359,7 +3359,7 @@ mod generic {
     ) -> c_int {
         let rt = crate::calls::runtime();
         let mut real_request = RealRequest(core::ptr::null_mut());
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe {
@@ -3396,7 +3396,7 @@ mod generic {
     ) -> c_int {
         let rt = crate::calls::runtime();
         let mut real_request = RealRequest(core::ptr::null_mut());
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe {
@@ -3433,7 +3433,7 @@ mod generic {
     ) -> c_int {
         let rt = crate::calls::runtime();
         let mut real_request = RealRequest(core::ptr::null_mut());
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe {
@@ -3470,7 +3470,7 @@ mod generic {
     ) -> c_int {
         let rt = crate::calls::runtime();
         let mut real_request = RealRequest(core::ptr::null_mut());
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe {
@@ -3507,7 +3507,7 @@ mod generic {
     ) -> c_int {
         let rt = crate::calls::runtime();
         let mut real_request = RealRequest(core::ptr::null_mut());
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe {
@@ -3544,7 +3544,7 @@ mod generic {
     ) -> c_int {
         let rt = crate::calls::runtime();
         let mut real_request = RealRequest(core::ptr::null_mut());
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe {
@@ -3583,7 +3583,7 @@ mod generic {
     ) -> c_int {
         let rt = crate::calls::runtime();
         let mut real_request = RealRequest(core::ptr::null_mut());
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe {
@@ -3624,7 +3624,7 @@ mod generic {
     ) -> c_int {
         let rt = crate::calls::runtime();
         let mut real_request = RealRequest(core::ptr::null_mut());
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe {
@@ -3666,7 +3666,7 @@ mod generic {
     ) -> c_int {
         let rt = crate::calls::runtime();
         let mut real_request = RealRequest(core::ptr::null_mut());
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe {
@@ -3709,7 +3709,7 @@ mod generic {
     ) -> c_int {
         let rt = crate::calls::runtime();
         let mut real_request = RealRequest(core::ptr::null_mut());
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = match crate::recovery::check(
             rt,
             unsafe {
@@ -3750,7 +3750,7 @@ mod generic {
         request: *mut VirtRequest
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             let arguments = vec![
                 Argument::Word(sendbuf as u64),
@@ -3778,7 +3778,7 @@ mod generic {
         request: *mut VirtRequest
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             let arguments = vec![
                 Argument::Word(sendbuf as u64),
@@ -3807,7 +3807,7 @@ mod generic {
         request: *mut VirtRequest
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             let arguments = vec![
                 Argument::Word(sendbuf as u64),
@@ -3841,7 +3841,7 @@ mod generic {
         request: *mut VirtRequest
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             let arguments = vec![
                 Argument::Word(sendbuf as u64),
@@ -3873,7 +3873,7 @@ mod generic {
         request: *mut VirtRequest
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             let arguments = vec![
                 Argument::Word(sendbuf as u64),
@@ -3899,7 +3899,7 @@ mod generic {
         request: *mut VirtRequest
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             let arguments = vec![
                 Argument::Word(sendbuf as u64),
@@ -3926,7 +3926,7 @@ mod generic {
         request: *mut VirtRequest
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             let arguments = vec![
                 Argument::Word(sendbuf as u64),
@@ -3954,7 +3954,7 @@ mod generic {
         request: *mut VirtRequest
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             let arguments = vec![
                 Argument::Word(sendbuf as u64),
@@ -3984,7 +3984,7 @@ mod generic {
         request: *mut VirtRequest
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             let arguments = vec![
                 Argument::Word(sendbuf as u64),
@@ -4024,7 +4024,7 @@ mod generic {
         request: *mut VirtRequest
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             let arguments = vec![
                 Argument::Word(sendbuf as u64),
@@ -4064,7 +4064,7 @@ mod generic {
         request: *mut VirtRequest
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             let arguments = vec![
                 Argument::Word(sendbuf as u64),
@@ -4108,7 +4108,7 @@ mod generic {
         request: *mut VirtRequest
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             let arguments = vec![
                 Argument::Word(sendbuf as u64),
@@ -4144,7 +4144,7 @@ mod generic {
         request: *mut VirtRequest
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             let arguments = vec![Argument::Comm(comm.0 as u64), Argument::Info(info.0 as u64)];
             crate::calls::init_collective(rt, Proc::MPI_Barrier_init, comm, arguments, request)
@@ -4161,7 +4161,7 @@ mod generic {
         request: *mut VirtRequest
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             let arguments = vec![
                 Argument::Word(buffer as u64),
@@ -4185,7 +4185,7 @@ mod generic {
         request: *mut VirtRequest
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             let arguments = vec![
                 Argument::Word(buffer as u64),
@@ -4210,7 +4210,7 @@ mod generic {
         request: *mut VirtRequest
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             let arguments = vec![
                 Argument::Word(sendbuf as u64),
@@ -4236,7 +4236,7 @@ mod generic {
         request: *mut VirtRequest
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             let arguments = vec![
                 Argument::Word(sendbuf as u64),
@@ -4264,7 +4264,7 @@ mod generic {
         request: *mut VirtRequest
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             let arguments = vec![
                 Argument::Word(sendbuf as u64),
@@ -4294,7 +4294,7 @@ mod generic {
         request: *mut VirtRequest
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             let arguments = vec![
                 Argument::Word(sendbuf as u64),
@@ -4325,7 +4325,7 @@ mod generic {
         request: *mut VirtRequest
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             let arguments = vec![
                 Argument::Word(sendbuf as u64),
@@ -4361,7 +4361,7 @@ mod generic {
         request: *mut VirtRequest
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             let arguments = vec![
                 Argument::Word(sendbuf as u64),
@@ -4395,7 +4395,7 @@ mod generic {
         request: *mut VirtRequest
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             let arguments = vec![
                 Argument::Word(sendbuf as u64),
@@ -4429,7 +4429,7 @@ mod generic {
         request: *mut VirtRequest
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             let arguments = vec![
                 Argument::Word(sendbuf as u64),
@@ -4464,7 +4464,7 @@ mod generic {
         request: *mut VirtRequest
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             let arguments = vec![
                 Argument::Word(sendbuf as u64),
@@ -4510,7 +4510,7 @@ mod generic {
         request: *mut VirtRequest
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             let arguments = vec![
                 Argument::Word(sendbuf as u64),
@@ -4555,7 +4555,7 @@ mod generic {
         request: *mut VirtRequest
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             let arguments = vec![
                 Argument::Word(sendbuf as u64),
@@ -4589,7 +4589,7 @@ mod generic {
         request: *mut VirtRequest
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             let arguments = vec![
                 Argument::Word(sendbuf as u64),
@@ -4625,7 +4625,7 @@ mod generic {
         request: *mut VirtRequest
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             let arguments = vec![
                 Argument::Word(sendbuf as u64),
@@ -4683,7 +4683,7 @@ mod generic {
         request: *mut VirtRequest
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             let arguments = vec![
                 Argument::Word(sendbuf as u64),
@@ -4741,7 +4741,7 @@ mod generic {
         request: *mut VirtRequest
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             let arguments = vec![
                 Argument::Word(sendbuf as u64),
@@ -4809,7 +4809,7 @@ mod generic {
         request: *mut VirtRequest
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             let arguments = vec![
                 Argument::Word(sendbuf as u64),
@@ -4875,7 +4875,7 @@ mod generic {
         request: *mut VirtRequest
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             let arguments = vec![
                 Argument::Word(sendbuf as u64),
@@ -4903,7 +4903,7 @@ mod generic {
         request: *mut VirtRequest
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             let arguments = vec![
                 Argument::Word(sendbuf as u64),
@@ -4930,7 +4930,7 @@ mod generic {
         request: *mut VirtRequest
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             let arguments = vec![
                 Argument::Word(sendbuf as u64),
@@ -4964,7 +4964,7 @@ mod generic {
         request: *mut VirtRequest
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             let arguments = vec![
                 Argument::Word(sendbuf as u64),
@@ -4998,7 +4998,7 @@ mod generic {
         request: *mut VirtRequest
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             let arguments = vec![
                 Argument::Word(sendbuf as u64),
@@ -5030,7 +5030,7 @@ mod generic {
         request: *mut VirtRequest
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             let arguments = vec![
                 Argument::Word(sendbuf as u64),
@@ -5062,7 +5062,7 @@ mod generic {
         request: *mut VirtRequest
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             let arguments = vec![
                 Argument::Word(sendbuf as u64),
@@ -5088,7 +5088,7 @@ mod generic {
         request: *mut VirtRequest
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             let arguments = vec![
                 Argument::Word(sendbuf as u64),
@@ -5116,7 +5116,7 @@ mod generic {
         request: *mut VirtRequest
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             let arguments = vec![
                 Argument::Word(sendbuf as u64),
@@ -5146,7 +5146,7 @@ mod generic {
         request: *mut VirtRequest
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             let arguments = vec![
                 Argument::Word(sendbuf as u64),
@@ -5177,7 +5177,7 @@ mod generic {
         request: *mut VirtRequest
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             let arguments = vec![
                 Argument::Word(sendbuf as u64),
@@ -5213,7 +5213,7 @@ mod generic {
         request: *mut VirtRequest
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             let arguments = vec![
                 Argument::Word(sendbuf as u64),
@@ -5244,7 +5244,7 @@ mod generic {
         comm_cart: *mut VirtComm
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             comm::construct(
                 rt,
@@ -5269,7 +5269,7 @@ mod generic {
         newcomm: *mut VirtComm
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             comm::construct(
                 rt,
@@ -5287,7 +5287,7 @@ mod generic {
         newcomm: *mut VirtComm
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             comm::construct(
                 rt,
@@ -5315,7 +5315,7 @@ mod generic {
         newcomm: *mut VirtComm
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             comm::construct(
                 rt,
@@ -5350,7 +5350,7 @@ mod generic {
         comm_dist_graph: *mut VirtComm
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             comm::construct(
                 rt,
@@ -5380,7 +5380,7 @@ mod generic {
         newcomm: *mut VirtComm
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             comm::construct(
                 rt,
@@ -5400,7 +5400,7 @@ mod generic {
         newcomm: *mut VirtComm
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             comm::construct(
                 rt,
@@ -5427,7 +5427,7 @@ mod generic {
         comm_graph: *mut VirtComm
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             comm::construct(
                 rt,
@@ -5452,7 +5452,7 @@ mod generic {
         newintracomm: *mut VirtComm
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             comm::construct(
                 rt,
@@ -5474,7 +5474,7 @@ mod generic {
         result: *mut c_int
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = unsafe {
             real::PMPI_Comm_compare(
                 crate::handles::real_comm(rt, comm1),
@@ -5491,7 +5491,7 @@ mod generic {
         resultlen: *mut c_int
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = unsafe {
             real::PMPI_Comm_get_name(crate::handles::real_comm(rt, comm), comm_name, resultlen)
         };
@@ -5500,14 +5500,14 @@ mod generic {
 
     pub unsafe extern "C" fn h_MPI_Comm_remote_size(comm: VirtComm, size: *mut c_int) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = unsafe { real::PMPI_Comm_remote_size(crate::handles::real_comm(rt, comm), size) };
         crate::error_handling::finish(rt, Proc::MPI_Comm_remote_size, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Comm_test_inter(comm: VirtComm, flag: *mut c_int) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = unsafe { real::PMPI_Comm_test_inter(crate::handles::real_comm(rt, comm), flag) };
         crate::error_handling::finish(rt, Proc::MPI_Comm_test_inter, rc, Some(comm))
     }
@@ -5519,7 +5519,7 @@ mod generic {
         coords: *mut c_int
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = unsafe {
             real::PMPI_Cart_coords(crate::handles::real_comm(rt, comm), rank, maxdims, coords)
         };
@@ -5534,7 +5534,7 @@ mod generic {
         coords: *mut c_int
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = unsafe {
             real::PMPI_Cart_get(crate::handles::real_comm(rt, comm), maxdims, dims, periods, coords)
         };
@@ -5549,7 +5549,7 @@ mod generic {
         newrank: *mut c_int
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = unsafe {
             real::PMPI_Cart_map(crate::handles::real_comm(rt, comm), ndims, dims, periods, newrank)
         };
@@ -5562,7 +5562,7 @@ mod generic {
         rank: *mut c_int
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = unsafe { real::PMPI_Cart_rank(crate::handles::real_comm(rt, comm), coords, rank) };
         crate::error_handling::finish(rt, Proc::MPI_Cart_rank, rc, Some(comm))
     }
@@ -5575,7 +5575,7 @@ mod generic {
         rank_dest: *mut c_int
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = unsafe {
             real::PMPI_Cart_shift(
                 crate::handles::real_comm(rt, comm),
@@ -5590,7 +5590,7 @@ mod generic {
 
     pub unsafe extern "C" fn h_MPI_Cartdim_get(comm: VirtComm, ndims: *mut c_int) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = unsafe { real::PMPI_Cartdim_get(crate::handles::real_comm(rt, comm), ndims) };
         crate::error_handling::finish(rt, Proc::MPI_Cartdim_get, rc, Some(comm))
     }
@@ -5605,7 +5605,7 @@ mod generic {
         destweights: *mut c_int
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = unsafe {
             real::PMPI_Dist_graph_neighbors(
                 crate::handles::real_comm(rt, comm),
@@ -5627,7 +5627,7 @@ mod generic {
         weighted: *mut c_int
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = unsafe {
             real::PMPI_Dist_graph_neighbors_count(
                 crate::handles::real_comm(rt, comm),
@@ -5645,7 +5645,7 @@ mod generic {
         dims: *mut c_int
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = unsafe { real::PMPI_Dims_create(nnodes, ndims, dims) };
         crate::error_handling::finish(rt, Proc::MPI_Dims_create, rc, None)
     }
@@ -5658,7 +5658,7 @@ mod generic {
         edges: *mut c_int
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = unsafe {
             real::PMPI_Graph_get(
                 crate::handles::real_comm(rt, comm),
@@ -5679,7 +5679,7 @@ mod generic {
         newrank: *mut c_int
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = unsafe {
             real::PMPI_Graph_map(crate::handles::real_comm(rt, comm), nnodes, index, edges, newrank)
         };
@@ -5692,7 +5692,7 @@ mod generic {
         nneighbors: *mut c_int
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = unsafe {
             real::PMPI_Graph_neighbors_count(crate::handles::real_comm(rt, comm), rank, nneighbors)
         };
@@ -5706,7 +5706,7 @@ mod generic {
         neighbors: *mut c_int
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = unsafe {
             real::PMPI_Graph_neighbors(
                 crate::handles::real_comm(rt, comm),
@@ -5724,7 +5724,7 @@ mod generic {
         nedges: *mut c_int
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = unsafe {
             real::PMPI_Graphdims_get(crate::handles::real_comm(rt, comm), nnodes, nedges)
         };
@@ -5733,14 +5733,14 @@ mod generic {
 
     pub unsafe extern "C" fn h_MPI_Topo_test(comm: VirtComm, status: *mut c_int) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = unsafe { real::PMPI_Topo_test(crate::handles::real_comm(rt, comm), status) };
         crate::error_handling::finish(rt, Proc::MPI_Topo_test, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Comm_group(comm: VirtComm, group: *mut VirtGroup) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             group::of_comm(rt, Proc::MPI_Comm_group, crate::objects::comm::members, comm, group)
         }
@@ -5751,7 +5751,7 @@ mod generic {
         group: *mut VirtGroup
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             group::of_comm(
                 rt,
@@ -5769,7 +5769,7 @@ mod generic {
         newgroup: *mut VirtGroup
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             group::combine(
                 rt,
@@ -5789,7 +5789,7 @@ mod generic {
         newgroup: *mut VirtGroup
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             group::select(
                 rt,
@@ -5810,7 +5810,7 @@ mod generic {
         newgroup: *mut VirtGroup
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             group::select(
                 rt,
@@ -5830,7 +5830,7 @@ mod generic {
         newgroup: *mut VirtGroup
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             group::combine(
                 rt,
@@ -5850,7 +5850,7 @@ mod generic {
         newgroup: *mut VirtGroup
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             group::select_ranges(
                 rt,
@@ -5871,7 +5871,7 @@ mod generic {
         newgroup: *mut VirtGroup
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             group::select_ranges(
                 rt,
@@ -5891,7 +5891,7 @@ mod generic {
         newgroup: *mut VirtGroup
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             group::combine(
                 rt,
@@ -5910,7 +5910,7 @@ mod generic {
         newtype: *mut VirtDatatype
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             datatype::derive(
                 rt,
@@ -5928,7 +5928,7 @@ mod generic {
         newtype: *mut VirtDatatype
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             datatype::derive(
                 rt,
@@ -5953,7 +5953,7 @@ mod generic {
         newtype: *mut VirtDatatype
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             datatype::derive(
                 rt,
@@ -5989,7 +5989,7 @@ mod generic {
         newtype: *mut VirtDatatype
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             datatype::derive(
                 rt,
@@ -6018,7 +6018,7 @@ mod generic {
         newtype: *mut VirtDatatype
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             datatype::make(
                 rt,
@@ -6034,7 +6034,7 @@ mod generic {
         newtype: *mut VirtDatatype
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             datatype::make(
                 rt,
@@ -6051,7 +6051,7 @@ mod generic {
         newtype: *mut VirtDatatype
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             datatype::make(
                 rt,
@@ -6070,7 +6070,7 @@ mod generic {
         newtype: *mut VirtDatatype
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             datatype::derive(
                 rt,
@@ -6096,7 +6096,7 @@ mod generic {
         newtype: *mut VirtDatatype
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             datatype::derive(
                 rt,
@@ -6122,7 +6122,7 @@ mod generic {
         newtype: *mut VirtDatatype
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             datatype::derive(
                 rt,
@@ -6148,7 +6148,7 @@ mod generic {
         newtype: *mut VirtDatatype
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             datatype::derive(
                 rt,
@@ -6174,7 +6174,7 @@ mod generic {
         newtype: *mut VirtDatatype
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             datatype::derive(
                 rt,
@@ -6200,7 +6200,7 @@ mod generic {
         newtype: *mut VirtDatatype
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             datatype::derive(
                 rt,
@@ -6226,7 +6226,7 @@ mod generic {
         newtype: *mut VirtDatatype
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             datatype::derive(
                 rt,
@@ -6252,7 +6252,7 @@ mod generic {
         newtype: *mut VirtDatatype
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             datatype::derive(
                 rt,
@@ -6278,7 +6278,7 @@ mod generic {
         newtype: *mut VirtDatatype
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             datatype::structure(
                 rt,
@@ -6302,7 +6302,7 @@ mod generic {
         newtype: *mut VirtDatatype
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             datatype::derive(
                 rt,
@@ -6332,7 +6332,7 @@ mod generic {
         newtype: *mut VirtDatatype
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             datatype::derive(
                 rt,
@@ -6359,7 +6359,7 @@ mod generic {
         newtype: *mut VirtDatatype
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             datatype::derive(
                 rt,
@@ -6378,7 +6378,7 @@ mod generic {
         newtype: *mut VirtDatatype
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             datatype::derive(
                 rt,
@@ -6398,7 +6398,7 @@ mod generic {
         combiner: *mut c_int
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = unsafe {
             real::PMPI_Type_get_envelope(
                 crate::handles::real_datatype(rt, datatype),
@@ -6420,7 +6420,7 @@ mod generic {
         combiner: *mut c_int
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = unsafe {
             real::PMPI_Type_get_envelope_c(
                 crate::handles::real_datatype(rt, datatype),
@@ -6440,7 +6440,7 @@ mod generic {
         extent: *mut isize
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = unsafe {
             real::PMPI_Type_get_extent(crate::handles::real_datatype(rt, datatype), lb, extent)
         };
@@ -6453,7 +6453,7 @@ mod generic {
         extent: *mut i64
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = unsafe {
             real::PMPI_Type_get_extent_x(crate::handles::real_datatype(rt, datatype), lb, extent)
         };
@@ -6466,7 +6466,7 @@ mod generic {
         resultlen: *mut c_int
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = unsafe {
             real::PMPI_Type_get_name(
                 crate::handles::real_datatype(rt, datatype),
@@ -6483,7 +6483,7 @@ mod generic {
         true_extent: *mut isize
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = unsafe {
             real::PMPI_Type_get_true_extent(
                 crate::handles::real_datatype(rt, datatype),
@@ -6500,7 +6500,7 @@ mod generic {
         true_extent: *mut i64
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = unsafe {
             real::PMPI_Type_get_true_extent_x(
                 crate::handles::real_datatype(rt, datatype),
@@ -6519,7 +6519,7 @@ mod generic {
         newtype: *mut VirtDatatype
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             datatype::derive(
                 rt,
@@ -6545,7 +6545,7 @@ mod generic {
         newtype: *mut VirtDatatype
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             datatype::derive(
                 rt,
@@ -6565,7 +6565,7 @@ mod generic {
 
     pub unsafe extern "C" fn h_MPI_Type_size_x(datatype: VirtDatatype, size: *mut i64) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = unsafe {
             real::PMPI_Type_size_x(crate::handles::real_datatype(rt, datatype), size)
         };
@@ -6580,7 +6580,7 @@ mod generic {
         newtype: *mut VirtDatatype
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             datatype::derive(
                 rt,
@@ -6600,7 +6600,7 @@ mod generic {
         newtype: *mut VirtDatatype
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             datatype::derive(
                 rt,
@@ -6617,7 +6617,7 @@ mod generic {
         extent: *mut isize
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = unsafe {
             real::PMPI_Type_extent(crate::handles::real_datatype(rt, datatype), extent)
         };
@@ -6632,7 +6632,7 @@ mod generic {
         newtype: *mut VirtDatatype
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             datatype::derive(
                 rt,
@@ -6658,7 +6658,7 @@ mod generic {
         newtype: *mut VirtDatatype
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             datatype::derive(
                 rt,
@@ -6678,7 +6678,7 @@ mod generic {
 
     pub unsafe extern "C" fn h_MPI_Type_lb(datatype: VirtDatatype, lb: *mut isize) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = unsafe { real::PMPI_Type_lb(crate::handles::real_datatype(rt, datatype), lb) };
         crate::error_handling::finish(rt, Proc::MPI_Type_lb, rc, None)
     }
@@ -6691,7 +6691,7 @@ mod generic {
         newtype: *mut VirtDatatype
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             datatype::structure(
                 rt,
@@ -6707,14 +6707,14 @@ mod generic {
 
     pub unsafe extern "C" fn h_MPI_Type_ub(datatype: VirtDatatype, ub: *mut isize) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = unsafe { real::PMPI_Type_ub(crate::handles::real_datatype(rt, datatype), ub) };
         crate::error_handling::finish(rt, Proc::MPI_Type_ub, rc, None)
     }
 
     pub unsafe extern "C" fn h_MPI_Op_commutative(op: VirtOp, commute: *mut c_int) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = unsafe { real::PMPI_Op_commutative(crate::handles::real_op(rt, op), commute) };
         crate::error_handling::finish(rt, Proc::MPI_Op_commutative, rc, None)
     }
@@ -6725,7 +6725,7 @@ mod generic {
         op: *mut VirtOp
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe { op::create(rt, Proc::MPI_Op_create, function, commute, op) }
     }
 
@@ -6735,13 +6735,13 @@ mod generic {
         op: *mut VirtOp
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe { op::create(rt, Proc::MPI_Op_create_c, function, commute, op) }
     }
 
     pub unsafe extern "C" fn h_MPI_Comm_call_errhandler(comm: VirtComm, errorcode: c_int) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe { errhandler::call(rt, Proc::MPI_Comm_call_errhandler, comm, errorcode) }
     }
 
@@ -6750,7 +6750,7 @@ mod generic {
         errhandler: *mut VirtErrhandler
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe { errhandler::create(rt, Proc::MPI_Comm_create_errhandler, function, errhandler) }
     }
 
@@ -6759,7 +6759,7 @@ mod generic {
         errhandler: *mut VirtErrhandler
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe { errhandler::get(rt, Proc::MPI_Comm_get_errhandler, comm, errhandler) }
     }
 
@@ -6768,7 +6768,7 @@ mod generic {
         errhandler: VirtErrhandler
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe { errhandler::set(rt, Proc::MPI_Comm_set_errhandler, comm, errhandler) }
     }
 
@@ -6777,7 +6777,7 @@ mod generic {
         errhandler: *mut VirtErrhandler
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe { errhandler::create(rt, Proc::MPI_Errhandler_create, function, errhandler) }
     }
 
@@ -6786,7 +6786,7 @@ mod generic {
         errhandler: *mut VirtErrhandler
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe { errhandler::get(rt, Proc::MPI_Errhandler_get, comm, errhandler) }
     }
 
@@ -6795,13 +6795,13 @@ mod generic {
         errhandler: VirtErrhandler
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe { errhandler::set(rt, Proc::MPI_Errhandler_set, comm, errhandler) }
     }
 
     pub unsafe extern "C" fn h_MPI_Info_create(info: *mut VirtInfo) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             info::construct(rt, Proc::MPI_Info_create, info, |new| real::PMPI_Info_create(new))
         }
@@ -6813,7 +6813,7 @@ mod generic {
         info: *mut VirtInfo
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             info::construct(
                 rt,
@@ -6826,7 +6826,7 @@ mod generic {
 
     pub unsafe extern "C" fn h_MPI_Info_dup(info: VirtInfo, newinfo: *mut VirtInfo) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             info::construct(
                 rt,
@@ -6845,7 +6845,7 @@ mod generic {
         flag: *mut c_int
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = unsafe {
             real::PMPI_Info_get(crate::handles::real_info(rt, info), key, valuelen, value, flag)
         };
@@ -6854,7 +6854,7 @@ mod generic {
 
     pub unsafe extern "C" fn h_MPI_Info_get_nkeys(info: VirtInfo, nkeys: *mut c_int) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = unsafe { real::PMPI_Info_get_nkeys(crate::handles::real_info(rt, info), nkeys) };
         crate::error_handling::finish(rt, Proc::MPI_Info_get_nkeys, rc, None)
     }
@@ -6865,7 +6865,7 @@ mod generic {
         key: *mut c_char
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = unsafe { real::PMPI_Info_get_nthkey(crate::handles::real_info(rt, info), n, key) };
         crate::error_handling::finish(rt, Proc::MPI_Info_get_nthkey, rc, None)
     }
@@ -6878,7 +6878,7 @@ mod generic {
         flag: *mut c_int
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = unsafe {
             real::PMPI_Info_get_string(
                 crate::handles::real_info(rt, info),
@@ -6898,7 +6898,7 @@ mod generic {
         flag: *mut c_int
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = unsafe {
             real::PMPI_Info_get_valuelen(crate::handles::real_info(rt, info), key, valuelen, flag)
         };
@@ -6912,7 +6912,7 @@ mod generic {
         extra_state: *mut c_void
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             attribute::create_keyval(
                 rt,
@@ -6927,13 +6927,13 @@ mod generic {
 
     pub unsafe extern "C" fn h_MPI_Comm_delete_attr(comm: VirtComm, comm_keyval: c_int) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe { attribute::delete(rt, Proc::MPI_Comm_delete_attr, comm, comm_keyval) }
     }
 
     pub unsafe extern "C" fn h_MPI_Comm_free_keyval(comm_keyval: *mut c_int) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe { attribute::free_keyval::<VirtComm>(rt, Proc::MPI_Comm_free_keyval, comm_keyval) }
     }
 
@@ -6944,7 +6944,7 @@ mod generic {
         flag: *mut c_int
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             attribute::get(rt, Proc::MPI_Comm_get_attr, comm, comm_keyval, attribute_val, flag)
         }
@@ -6956,7 +6956,7 @@ mod generic {
         attribute_val: *mut c_void
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe { attribute::set(rt, Proc::MPI_Comm_set_attr, comm, comm_keyval, attribute_val) }
     }
 
@@ -6967,7 +6967,7 @@ mod generic {
         extra_state: *mut c_void
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             attribute::create_keyval(
                 rt,
@@ -6985,13 +6985,13 @@ mod generic {
         type_keyval: c_int
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe { attribute::delete(rt, Proc::MPI_Type_delete_attr, datatype, type_keyval) }
     }
 
     pub unsafe extern "C" fn h_MPI_Type_free_keyval(type_keyval: *mut c_int) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             attribute::free_keyval::<VirtDatatype>(rt, Proc::MPI_Type_free_keyval, type_keyval)
         }
@@ -7004,7 +7004,7 @@ mod generic {
         flag: *mut c_int
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             attribute::get(rt, Proc::MPI_Type_get_attr, datatype, type_keyval, attribute_val, flag)
         }
@@ -7016,13 +7016,13 @@ mod generic {
         attribute_val: *mut c_void
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe { attribute::set(rt, Proc::MPI_Type_set_attr, datatype, type_keyval, attribute_val) }
     }
 
     pub unsafe extern "C" fn h_MPI_Attr_delete(comm: VirtComm, keyval: c_int) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe { attribute::delete(rt, Proc::MPI_Attr_delete, comm, keyval) }
     }
 
@@ -7033,7 +7033,7 @@ mod generic {
         flag: *mut c_int
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe { attribute::get(rt, Proc::MPI_Attr_get, comm, keyval, attribute_val, flag) }
     }
 
@@ -7043,7 +7043,7 @@ mod generic {
         attribute_val: *mut c_void
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe { attribute::set(rt, Proc::MPI_Attr_put, comm, keyval, attribute_val) }
     }
 
@@ -7054,7 +7054,7 @@ mod generic {
         extra_state: *mut c_void
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             attribute::create_keyval(
                 rt,
@@ -7069,13 +7069,13 @@ mod generic {
 
     pub unsafe extern "C" fn h_MPI_Keyval_free(keyval: *mut c_int) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe { attribute::free_keyval::<VirtComm>(rt, Proc::MPI_Keyval_free, keyval) }
     }
 
     pub unsafe extern "C" fn h_MPI_Errhandler_c2f(errhandler: VirtErrhandler) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             to_fortran(
                 HandleKind::Errhandler,
@@ -7087,7 +7087,7 @@ mod generic {
 
     pub unsafe extern "C" fn h_MPI_Errhandler_f2c(errhandler: c_int) -> VirtErrhandler {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             VirtErrhandler(
                 from_fortran(
@@ -7103,7 +7103,7 @@ mod generic {
 
     pub unsafe extern "C" fn h_MPI_Group_c2f(group: VirtGroup) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             to_fortran(
                 HandleKind::Group,
@@ -7115,7 +7115,7 @@ mod generic {
 
     pub unsafe extern "C" fn h_MPI_Group_f2c(group: c_int) -> VirtGroup {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             VirtGroup(
                 from_fortran(
@@ -7131,7 +7131,7 @@ mod generic {
 
     pub unsafe extern "C" fn h_MPI_Info_c2f(info: VirtInfo) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             to_fortran(
                 HandleKind::Info,
@@ -7143,7 +7143,7 @@ mod generic {
 
     pub unsafe extern "C" fn h_MPI_Info_f2c(info: c_int) -> VirtInfo {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             VirtInfo(
                 from_fortran(
@@ -7159,7 +7159,7 @@ mod generic {
 
     pub unsafe extern "C" fn h_MPI_Message_c2f(message: VirtMessage) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             to_fortran(
                 HandleKind::Message,
@@ -7171,7 +7171,7 @@ mod generic {
 
     pub unsafe extern "C" fn h_MPI_Message_f2c(message: c_int) -> VirtMessage {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             VirtMessage(
                 from_fortran(
@@ -7187,7 +7187,7 @@ mod generic {
 
     pub unsafe extern "C" fn h_MPI_Op_c2f(op: VirtOp) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             to_fortran(HandleKind::Op, op.0, || real::PMPI_Op_c2f(crate::handles::real_op(rt, op)))
         }
@@ -7195,7 +7195,7 @@ mod generic {
 
     pub unsafe extern "C" fn h_MPI_Op_f2c(op: c_int) -> VirtOp {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             VirtOp(
                 from_fortran(
@@ -7214,7 +7214,7 @@ mod generic {
         f_status: *mut c_int
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = unsafe { real::PMPI_Status_c2f(c_status, f_status) };
         crate::error_handling::finish(rt, Proc::MPI_Status_c2f, rc, None)
     }
@@ -7224,7 +7224,7 @@ mod generic {
         f08_status: *mut c_void
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = unsafe { real::PMPI_Status_c2f08(c_status, f08_status) };
         crate::error_handling::finish(rt, Proc::MPI_Status_c2f08, rc, None)
     }
@@ -7234,7 +7234,7 @@ mod generic {
         c_status: *mut Status
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = unsafe { real::PMPI_Status_f082c(f08_status, c_status) };
         crate::error_handling::finish(rt, Proc::MPI_Status_f082c, rc, None)
     }
@@ -7244,7 +7244,7 @@ mod generic {
         f_status: *mut c_int
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = unsafe { real::PMPI_Status_f082f(f08_status, f_status) };
         crate::error_handling::finish(rt, Proc::MPI_Status_f082f, rc, None)
     }
@@ -7254,7 +7254,7 @@ mod generic {
         c_status: *mut Status
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = unsafe { real::PMPI_Status_f2c(f_status, c_status) };
         crate::error_handling::finish(rt, Proc::MPI_Status_f2c, rc, None)
     }
@@ -7264,14 +7264,14 @@ mod generic {
         f08_status: *mut c_void
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = unsafe { real::PMPI_Status_f2f08(f_status, f08_status) };
         crate::error_handling::finish(rt, Proc::MPI_Status_f2f08, rc, None)
     }
 
     pub unsafe extern "C" fn h_MPI_Type_c2f(datatype: VirtDatatype) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             to_fortran(
                 HandleKind::Datatype,
@@ -7283,7 +7283,7 @@ mod generic {
 
     pub unsafe extern "C" fn h_MPI_Type_f2c(datatype: c_int) -> VirtDatatype {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             VirtDatatype(
                 from_fortran(
@@ -7299,7 +7299,7 @@ mod generic {
 
     pub unsafe extern "C" fn h_MPI_Win_call_errhandler(win: VirtWin, errorcode: c_int) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe { errhandler::call(rt, Proc::MPI_Win_call_errhandler, win, errorcode) }
     }
 
@@ -7308,7 +7308,7 @@ mod generic {
         errhandler: *mut VirtErrhandler
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe { errhandler::create(rt, Proc::MPI_Win_create_errhandler, function, errhandler) }
     }
 
@@ -7319,7 +7319,7 @@ mod generic {
         extra_state: *mut c_void
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             attribute::create_keyval(
                 rt,
@@ -7334,13 +7334,13 @@ mod generic {
 
     pub unsafe extern "C" fn h_MPI_Win_delete_attr(win: VirtWin, win_keyval: c_int) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe { attribute::delete(rt, Proc::MPI_Win_delete_attr, win, win_keyval) }
     }
 
     pub unsafe extern "C" fn h_MPI_Win_free_keyval(win_keyval: *mut c_int) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe { attribute::free_keyval::<VirtWin>(rt, Proc::MPI_Win_free_keyval, win_keyval) }
     }
 
@@ -7351,7 +7351,7 @@ mod generic {
         flag: *mut c_int
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe { attribute::get(rt, Proc::MPI_Win_get_attr, win, win_keyval, attribute_val, flag) }
     }
 
@@ -7360,7 +7360,7 @@ mod generic {
         errhandler: *mut VirtErrhandler
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe { errhandler::get(rt, Proc::MPI_Win_get_errhandler, win, errhandler) }
     }
 
@@ -7370,7 +7370,7 @@ mod generic {
         attribute_val: *mut c_void
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe { attribute::set(rt, Proc::MPI_Win_set_attr, win, win_keyval, attribute_val) }
     }
 
@@ -7379,13 +7379,13 @@ mod generic {
         errhandler: VirtErrhandler
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe { errhandler::set(rt, Proc::MPI_Win_set_errhandler, win, errhandler) }
     }
 
     pub unsafe extern "C" fn h_MPI_File_call_errhandler(fh: VirtFile, errorcode: c_int) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe { errhandler::call(rt, Proc::MPI_File_call_errhandler, fh, errorcode) }
     }
 
@@ -7394,7 +7394,7 @@ mod generic {
         errhandler: *mut VirtErrhandler
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe { errhandler::create(rt, Proc::MPI_File_create_errhandler, function, errhandler) }
     }
 
@@ -7403,7 +7403,7 @@ mod generic {
         errhandler: VirtErrhandler
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe { errhandler::set(rt, Proc::MPI_File_set_errhandler, fh, errhandler) }
     }
 
@@ -7412,7 +7412,7 @@ mod generic {
         errhandler: *mut VirtErrhandler
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe { errhandler::get(rt, Proc::MPI_File_get_errhandler, fh, errhandler) }
     }
 
@@ -7421,7 +7421,7 @@ mod generic {
         errorcode: c_int
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe { errhandler::call(rt, Proc::MPI_Session_call_errhandler, session, errorcode) }
     }
 
@@ -7430,7 +7430,7 @@ mod generic {
         errhandler: *mut VirtErrhandler
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             errhandler::create(
                 rt,
@@ -7446,7 +7446,7 @@ mod generic {
         errhandler: *mut VirtErrhandler
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe { errhandler::get(rt, Proc::MPI_Session_get_errhandler, session, errhandler) }
     }
 
@@ -7455,13 +7455,13 @@ mod generic {
         errhandler: VirtErrhandler
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe { errhandler::set(rt, Proc::MPI_Session_set_errhandler, session, errhandler) }
     }
 
     pub unsafe extern "C" fn h_MPI_T_cvar_get_num(num_cvar: *mut c_int) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe { tool::query(rt, || real::PMPI_T_cvar_get_num(num_cvar)) }
     }
 
@@ -7470,13 +7470,13 @@ mod generic {
         cvar_index: *mut c_int
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe { tool::query(rt, || real::PMPI_T_cvar_get_index(name, cvar_index)) }
     }
 
     pub unsafe extern "C" fn h_MPI_T_category_get_num(num_cat: *mut c_int) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe { tool::query(rt, || real::PMPI_T_category_get_num(num_cat)) }
     }
 
@@ -7491,7 +7491,7 @@ mod generic {
         num_categories: *mut c_int
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             tool::query(
                 rt,
@@ -7514,7 +7514,7 @@ mod generic {
         category_index: *mut c_int
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe { tool::query(rt, || real::PMPI_T_category_get_index(name, category_index)) }
     }
 
@@ -7524,7 +7524,7 @@ mod generic {
         indices: *mut c_int
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe { tool::query(rt, || real::PMPI_T_category_get_cvars(cat_index, len, indices)) }
     }
 
@@ -7534,7 +7534,7 @@ mod generic {
         indices: *mut c_int
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe { tool::query(rt, || real::PMPI_T_category_get_pvars(cat_index, len, indices)) }
     }
 
@@ -7544,19 +7544,19 @@ mod generic {
         indices: *mut c_int
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe { tool::query(rt, || real::PMPI_T_category_get_categories(cat_index, len, indices)) }
     }
 
     pub unsafe extern "C" fn h_MPI_T_category_changed(stamp: *mut c_int) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe { tool::query(rt, || real::PMPI_T_category_changed(stamp)) }
     }
 
     pub unsafe extern "C" fn h_MPI_T_pvar_get_num(num_pvar: *mut c_int) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe { tool::query(rt, || real::PMPI_T_pvar_get_num(num_pvar)) }
     }
 
@@ -7566,13 +7566,13 @@ mod generic {
         pvar_index: *mut c_int
     ) -> c_int {
         let rt = crate::calls::runtime();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe { tool::query(rt, || real::PMPI_T_pvar_get_index(name, var_class, pvar_index)) }
     }
 
 }
 
-/// The signatures of the handlers written by hand.
+/// Checks of the signatures of handlers that are not generated.
 #[
     allow(
         dead_code,
@@ -8935,12 +8935,12 @@ mod checks {
     ) -> c_int = crate::calls::MPI_T_enum_get_item;
 }
 
-/// Address of a handler, whatever its signature.
+/// Address of a handler of any signature.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub struct Handler(*const ());
 
-// SAFETY: the address of a function is the same for all threads.
+// SAFETY: the address of a function, which any thread may call.
 unsafe impl Sync for Handler {}
 
 impl Handler {
@@ -8952,13 +8952,13 @@ impl Handler {
         self.0.is_null()
     }
 
-    /// The address; null for `FORWARD`.
+    /// Returns the address; null for `FORWARD`.
     pub fn address(self) -> *const () {
         self.0
     }
 }
 
-/// Handlers that refuse; one for each slot since they must know it.
+/// Handlers that refuse a call; each slot has its own, which contains the slot.
 #[allow(dead_code)]
 mod stubs {
     use super::Proc;

@@ -5,8 +5,8 @@ pub struct CrateRule {
     pub directory: &'static str,
     pub name: &'static str,
     pub uses: &'static [&'static str],
-    /// True if it may use crates from outside of the workspace.
-    pub others: bool,
+    /// True if the crate may use crates from outside of the workspace.
+    pub allows_foreign: bool,
 }
 
 /// Creates a [`CrateRule`] from its fields in order.
@@ -14,13 +14,13 @@ const fn rule(
     directory: &'static str,
     name: &'static str,
     uses: &'static [&'static str],
-    others: bool,
+    allows_foreign: bool,
 ) -> CrateRule {
     CrateRule {
         directory,
         name,
         uses,
-        others,
+        allows_foreign,
     }
 }
 

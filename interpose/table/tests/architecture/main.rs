@@ -42,18 +42,21 @@ fn dependencies(manifest: &str) -> BTreeMap<String, BTreeSet<String>> {
 const TOOL_CRATES: [&str; 4] = ["clap", "maud", "ratatui", "serde"];
 
 #[test]
-fn the_ranks_library_depends_on_no_crate_of_the_tools() {
-    let mut waiting = vec!["understudy-runtime"];
-    while let Some(name) = waiting.pop() {
+fn the_runtime_depends_on_no_crate_of_the_tools() {
+    let mut unchecked = vec!["understudy-runtime"];
+    while let Some(name) = unchecked.pop() {
         let rule = RULES.iter().find(|rule| rule.name == name);
         let rule = rule.unwrap_or_else(|| panic!("{name} has no rule"));
         let manifest = read(&root().join(rule.directory).join("Cargo.toml"));
         let sections = dependencies(&manifest);
         let names = sections.get("dependencies").cloned().unwrap_or_default();
-        for of_tools in TOOL_CRATES {
-            assert!(!names.contains(of_tools), "{name} depends on {of_tools}");
+        for tool_crate in TOOL_CRATES {
+            assert!(
+                !names.contains(tool_crate),
+                "{name} depends on {tool_crate}"
+            );
         }
-        waiting.extend(rule.uses);
+        unchecked.extend(rule.uses);
     }
 }
 
@@ -78,7 +81,7 @@ fn crates_use_each_other_one_way_only() {
                 let is_allowed = if is_own {
                     allowed.contains(&name.as_str())
                 } else {
-                    rule.others || section == "dev-dependencies"
+                    rule.allows_foreign || section == "dev-dependencies"
                 };
                 assert!(
                     is_allowed,
@@ -123,6 +126,7 @@ fn every_member_of_the_workspace_has_a_rule() {
     assert_eq!(members, RULES.iter().map(|rule| rule.directory).collect());
 }
 
+/// Collects the Rust files below a directory, with their texts.
 fn collect(directory: &Path, found: &mut Vec<(PathBuf, String)>) {
     let entries = std::fs::read_dir(directory)
         .unwrap_or_else(|error| panic!("{}: {error}", directory.display()));
@@ -196,9 +200,9 @@ fn is_unsafe(code: &str) -> bool {
 /// An attribute may have several lines.
 fn allowances(text: &str, beginning: &str) -> Vec<usize> {
     let lines: Vec<String> = code(text).map(|(_, line)| line).collect();
-    let allows = |at: &usize| {
-        let end = lines[*at..].iter().position(|line| line.ends_with(")]"));
-        let attribute = &lines[*at..=*at + end.unwrap_or(0)];
+    let allows = |first: &usize| {
+        let end = lines[*first..].iter().position(|line| line.ends_with(")]"));
+        let attribute = &lines[*first..=*first + end.unwrap_or(0)];
         attribute[0].starts_with(beginning) && attribute.concat().contains("unsafe_code")
     };
     (0..lines.len()).filter(allows).collect()
@@ -212,10 +216,11 @@ fn attributes_of_several_lines_are_read() {
     assert_eq!(allowances(text, "#[allow("), [0; 0]);
 }
 
-/// Unsafe code is announced at the top of its module.
+/// An attribute at the top of a module allows unsafe code in this module.
 ///
-/// Readers then see it in the first lines. In crate roots, the attribute would apply to the whole
-/// crate, so it is at the item; so it is in modules with one small unsafe function.
+/// Readers then see in the first lines that the module has unsafe code. In crate roots, the
+/// attribute is at the item, because it would apply to the whole crate. Modules with one or two
+/// small unsafe functions may also have the attribute at these items.
 #[test]
 fn unsafe_code_is_announced() {
     // The table contains unsafe code only as text.
@@ -233,7 +238,7 @@ fn unsafe_code_is_announced() {
             );
             assert!(
                 inner.unwrap_or(0) < 3,
-                "{}: the allowance does not stand at the top",
+                "{}: the attribute that allows unsafe code is not at the top",
                 path.display()
             );
             let at_items = allowances(&text, "#[allow(").len();
@@ -307,9 +312,9 @@ fn function(code: &str) -> Option<&str> {
 fn only_handlers_are_called_like_procedures() {
     let handlers = root().join("interpose/runtime/src/calls");
     // The Fortran procedures declare the C procedures that they call.
-    let declares = root().join("interpose/fortran");
+    let fortran = root().join("interpose/fortran");
     let is_product = |path: &Path| {
-        !path.starts_with(&declares)
+        !path.starts_with(&fortran)
             && path
                 .components()
                 .any(|component| component.as_os_str() == "src")
@@ -319,11 +324,11 @@ fn only_handlers_are_called_like_procedures() {
             let Some(name) = function(&code).filter(|name| is_of_the_standard(name)) else {
                 continue;
             };
-            let place = format!("{}:{line}: {name}", path.display());
-            assert!(path.starts_with(&handlers), "{place} is not a handler");
+            let location = format!("{}:{line}: {name}", path.display());
+            assert!(path.starts_with(&handlers), "{location} is not a handler");
             assert!(
                 understudy_table::table().procedure(name).is_some(),
-                "{place} is no procedure"
+                "{location} is no procedure"
             );
         }
     }

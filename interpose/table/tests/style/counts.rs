@@ -13,7 +13,7 @@ const HEADER: &str = "\
 # Where a crate or a document has been renamed, or code has been moved, edit the lines by hand.
 ";
 
-/// Number of a stored table that differs from the number in the sources.
+/// Stored number that differs from the number in the sources.
 #[derive(Debug, PartialEq)]
 pub struct Difference {
     pub owner: String,

@@ -39,12 +39,12 @@ const OPENERS: [&str; 31] = [
     "But",
 ];
 
-/// Words that refer to a noun, which cannot precede a first line.
+/// Pronouns and articles that refer to a noun of an earlier sentence.
 const PRONOUNS: [&str; 10] = [
     "It", "Its", "They", "Them", "Their", "That", "Those", "These", "There", "The same",
 ];
 
-/// Words after "this" that make it a pronoun; before a noun it is allowed.
+/// Verbs after "this", which is then a pronoun; before a noun "this" is allowed.
 const VERBS_AFTER_THIS: [&str; 16] = [
     "is", "was", "are", "were", "has", "had", "does", "can", "may", "must", "will", "would",
     "should", "needs", "makes", "takes",
@@ -94,9 +94,9 @@ fn lines_of(source: &Source, is_offence: impl Fn(&DocComment) -> bool) -> Vec<us
 fn paragraphs_of(source: &Source, is_offence: impl Fn(&[String; 2]) -> bool) -> Vec<usize> {
     let mut found = Vec::new();
     for comment in doc_comments(source) {
-        let before = std::iter::once("").chain(comment.lines.iter().copied());
-        for ((line, text), before) in (comment.line..).zip(&comment.lines).zip(before) {
-            if before.is_empty() && is_offence(&first_words(text)) {
+        let previous_lines = std::iter::once("").chain(comment.lines.iter().copied());
+        for ((line, text), previous) in (comment.line..).zip(&comment.lines).zip(previous_lines) {
+            if previous.is_empty() && is_offence(&first_words(text)) {
                 found.push(line);
             }
         }
@@ -112,7 +112,7 @@ fn doc_comments(source: &Source) -> Vec<DocComment<'_>> {
         let is_doc = !comment.starts_with("////");
         let Some(marker) = ["///", "//!"]
             .into_iter()
-            .find(|it| is_doc && comment.starts_with(it))
+            .find(|marker| is_doc && comment.starts_with(marker))
         else {
             continue;
         };
@@ -133,8 +133,9 @@ fn doc_comments(source: &Source) -> Vec<DocComment<'_>> {
 /// Returns the first two words without punctuation; code is not a word.
 fn first_words(line: &str) -> [String; 2] {
     let mut words = line.split_whitespace().map(|word| {
-        let word = word.trim_matches(|it: char| !it.is_alphanumeric() && it != '`' && it != '[');
-        word.to_lowercase()
+        let is_punctuation =
+            |character: char| !character.is_alphanumeric() && !"`[".contains(character);
+        word.trim_matches(is_punctuation).to_lowercase()
     });
     [(); 2].map(|()| words.next().unwrap_or_default())
 }
@@ -173,7 +174,9 @@ fn words_of_sentence(lines: &[&str]) -> usize {
 }
 
 fn ends_sentence(word: &str) -> bool {
-    let is_abbreviation = ABBREVIATIONS.iter().any(|it| word.eq_ignore_ascii_case(it));
+    let is_abbreviation = ABBREVIATIONS
+        .iter()
+        .any(|abbreviation| word.eq_ignore_ascii_case(abbreviation));
     let word = word.trim_end_matches([')', '"', '*', '_']);
     word.ends_with(['.', '!', '?']) && !is_abbreviation
 }

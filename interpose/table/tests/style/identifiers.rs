@@ -3,7 +3,7 @@
 use crate::words::{contains_any, words_of_name};
 use crate::workspace::Source;
 
-/// Prefixes of names that promise a result.
+/// Prefixes of functions that return a bool.
 const QUESTIONS: [&str; 5] = ["is_", "has_", "are_", "can_", "may_"];
 
 /// Names that are defined outside of this project.
@@ -47,13 +47,22 @@ pub fn forbidden_names(source: &Source) -> Vec<usize> {
 pub fn questions_without_result(source: &Source) -> Vec<usize> {
     let code = &source.parts.code;
     let declarations = declarations(source).into_iter();
-    let functions = declarations.filter(|it| it.keyword == "fn");
-    let questions = functions.filter(|it| QUESTIONS.iter().any(|word| it.name.starts_with(word)));
-    let offences = questions.filter(|it| !has_result(&code[it.start + it.name.len()..]));
-    offences.map(|it| source.line_at(it.start)).collect()
+    let functions = declarations.filter(|declaration| declaration.keyword == "fn");
+    let questions = functions.filter(|function| {
+        QUESTIONS
+            .iter()
+            .any(|prefix| function.name.starts_with(prefix))
+    });
+    let offences =
+        questions.filter(|function| !has_result(&code[function.start + function.name.len()..]));
+    offences
+        .map(|function| source.line_at(function.start))
+        .collect()
 }
 
+/// Declaration of an item.
 struct Declaration<'a> {
+    /// Keyword before the name, such as `fn`.
     keyword: &'a str,
     name: &'a str,
     /// Offset of the name.
@@ -101,16 +110,16 @@ fn is_keyword(name: &str) -> bool {
 /// Returns true if `->` follows the parameters of a function.
 fn has_result(after_name: &str) -> bool {
     let (mut angles, mut parentheses) = (0, 0);
-    for (at, character) in after_name.char_indices() {
+    for (offset, character) in after_name.char_indices() {
         match character {
             '<' => angles += 1,
-            '>' if !after_name[..at].ends_with('-') => angles -= 1,
+            '>' if !after_name[..offset].ends_with('-') => angles -= 1,
             '(' => parentheses += 1,
             ')' => parentheses -= 1,
             _ => {}
         }
         if character == ')' && (angles, parentheses) == (0, 0) {
-            return after_name[at + 1..].trim_start().starts_with("->");
+            return after_name[offset + 1..].trim_start().starts_with("->");
         }
     }
     false

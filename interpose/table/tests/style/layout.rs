@@ -25,18 +25,18 @@ pub fn long_lines(source: &Source) -> Vec<usize> {
     long.map(|(_, line)| line).collect()
 }
 
-/// Returns true if a place is inside a literal that cannot be broken.
+/// Returns true if an offset is inside a literal that cannot be broken here.
 ///
-/// This applies to raw literals, and to other literals without a blank before the place.
-fn is_in_literal(source: &Source, line: usize, place: usize) -> bool {
+/// Raw literals cannot be broken, and other literals only at a blank before the offset.
+fn is_in_literal(source: &Source, line: usize, offset: usize) -> bool {
     let literals = &source.parts.literals;
-    let next = literals.partition_point(|literal| literal.range.start < place);
+    let next = literals.partition_point(|literal| literal.range.start < offset);
     let Some(literal) = next.checked_sub(1).map(|last| &literals[last]) else {
         return false;
     };
     let start = literal.range.start.max(source.start_of(line));
-    let can_be_broken = || source.text[start..place].trim_start().contains(' ');
-    place < literal.range.end && (literal.is_raw || !can_be_broken())
+    let can_be_broken = || source.text[start..offset].trim_start().contains(' ');
+    offset < literal.range.end && (literal.is_raw || !can_be_broken())
 }
 
 /// Returns the first line beyond the limit of a file that is too long.

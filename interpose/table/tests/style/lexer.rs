@@ -37,16 +37,15 @@ pub fn split(text: &str) -> Parts {
     let bytes = text.as_bytes();
     let mut code = bytes.to_vec();
     let mut parts = Parts::default();
-    let mut at = 0;
-    while at < bytes.len() {
-        let (kind, length) = token(&bytes[at..]);
-        let range = at..at + length;
-        at = range.end;
+    let mut offset = 0;
+    while offset < bytes.len() {
+        let (kind, length) = token(&bytes[offset..]);
+        let range = offset..offset + length;
+        offset = range.end;
         if ![Kind::Name, Kind::Punctuation].contains(&kind) {
-            let is_blank = |byte: &u8| *byte == b'\n';
             for byte in code[range.clone()]
                 .iter_mut()
-                .filter(|byte| !is_blank(byte))
+                .filter(|byte| **byte != b'\n')
             {
                 *byte = b' ';
             }
@@ -105,7 +104,7 @@ fn block_comment(bytes: &[u8]) -> usize {
     at
 }
 
-/// Returns the length of a literal that ends with its first character, `"` or `'`.
+/// Returns the length of a literal in quotation marks (`"` or `'`).
 fn quoted(bytes: &[u8]) -> usize {
     let mut at = 1;
     while at < bytes.len() && bytes[at] != bytes[0] {
@@ -114,9 +113,9 @@ fn quoted(bytes: &[u8]) -> usize {
     (at + 1).min(bytes.len())
 }
 
-/// Returns the length of a raw literal after its prefix.
+/// Returns the length of a raw literal after its prefix `r`, `br` or `cr`.
 ///
-/// No literal follows the prefix in a raw identifier (`r#type`).
+/// `None` if no literal follows, as in the raw identifier `r#type`.
 fn raw(bytes: &[u8]) -> Option<usize> {
     let signs = bytes.iter().take_while(|byte| **byte == b'#').count();
     if bytes.get(signs) != Some(&b'"') {
@@ -170,7 +169,7 @@ mod tests {
         assert_code("a(r#\"b \" c\"#, b\"d\", br\"\\\") e", "a( , b , ) e");
         let raw = split("a(r\"b\", \"c\")").literals;
         assert_eq!(
-            raw.iter().map(|it| it.is_raw).collect::<Vec<_>>(),
+            raw.iter().map(|literal| literal.is_raw).collect::<Vec<_>>(),
             [true, false]
         );
     }

@@ -151,8 +151,8 @@ fn describe(difference: &Difference, places: &mut Places, changes: &Changes) -> 
         return text;
     }
     let rules = RUST_RULES.iter().chain(&DOCUMENT_RULES);
-    let advice = rules.filter(|it| it.name == rule).map(|it| it.advice);
-    text.extend(advice);
+    let rule_of_name = rules.filter(|candidate| candidate.name == rule);
+    text.extend(rule_of_name.map(|rule| rule.advice));
     text += "\nPlaces, those in changed lines first:\n";
     let mut places = places
         .remove(&(owner.clone(), rule.clone()))
@@ -172,9 +172,9 @@ fn describe(difference: &Difference, places: &mut Places, changes: &Changes) -> 
 }
 
 /// Prints all places of one owner and rule.
-fn list(places: &Places, wanted: &str) {
+fn list(places: &Places, key: &str) {
     for ((owner, rule), places) in places {
-        if wanted == format!("{owner} {rule}") {
+        if key == format!("{owner} {rule}") {
             for place in places {
                 println!("{}:{}: {}", place.path, place.line, place.text);
             }
@@ -187,8 +187,8 @@ fn offences_become_fewer() {
     let mut places = Places::new();
     scan(&workspace::rust_sources(), &RUST_RULES, &mut places);
     scan(&workspace::documents(), &DOCUMENT_RULES, &mut places);
-    if let Ok(wanted) = env::var("STYLE_LIST") {
-        list(&places, &wanted);
+    if let Ok(key) = env::var("STYLE_LIST") {
+        list(&places, &key);
     }
     let counted = count(&places);
 
@@ -205,7 +205,7 @@ fn offences_become_fewer() {
     let changes = Changes::since_commit_of(TABLE);
     let texts = differences
         .iter()
-        .map(|it| describe(it, &mut places, &changes));
+        .map(|difference| describe(difference, &mut places, &changes));
     panic!("{}", texts.collect::<String>());
 }
 

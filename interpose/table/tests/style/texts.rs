@@ -93,7 +93,7 @@ pub fn messages(source: &Source) -> Vec<usize> {
     found.map(|range| source.line_at(range.start)).collect()
 }
 
-/// Searches prose; names of variables are not prose.
+/// Returns true if a text contains a forbidden term, outside of names of variables.
 fn contains_term(text: &str, special: &[&str]) -> bool {
     let is_prose = |word: &&str| !word.contains(VARIABLE_PREFIX);
     let prose: Vec<&str> = text.split_whitespace().filter(is_prose).collect();

@@ -96,7 +96,9 @@ fn names(sources: &[Source]) -> BTreeSet<String> {
 fn lines(source: &Source, known: &BTreeSet<String>) -> Vec<usize> {
     let is_unknown = |name: &str| {
         name.contains('_')
-            && !FOREIGN_PREFIXES.iter().any(|it| name.starts_with(it))
+            && !FOREIGN_PREFIXES
+                .iter()
+                .any(|prefix| name.starts_with(prefix))
             && !name.ends_with("_t")
             && !FOREIGN.contains(&name)
             && !known.contains(name)
@@ -120,7 +122,8 @@ fn codes(comment: &str) -> impl Iterator<Item = &str> {
 }
 
 fn identifiers(text: &str) -> impl Iterator<Item = &str> {
-    let words = text.split(|it: char| !it.is_ascii_alphanumeric() && it != '_');
+    let words =
+        text.split(|character: char| !character.is_ascii_alphanumeric() && character != '_');
     words.filter(|word| !word.is_empty())
 }
 

@@ -2,7 +2,7 @@
 
 /// Splits a text into words in lower case, without punctuation.
 pub fn words_of_text(text: &str) -> Vec<String> {
-    let words = text.split(|it: char| !it.is_alphanumeric());
+    let words = text.split(|character: char| !character.is_alphanumeric());
     words
         .filter(|word| !word.is_empty())
         .map(str::to_lowercase)
@@ -13,13 +13,15 @@ pub fn words_of_text(text: &str) -> Vec<String> {
 pub fn words_of_name(name: &str) -> Vec<String> {
     let characters: Vec<char> = name.chars().collect();
     let mut words = vec![String::new()];
-    for (at, character) in characters.iter().enumerate() {
-        let previous = at.checked_sub(1).map(|at| characters[at]);
+    for (index, character) in characters.iter().enumerate() {
+        let previous = index.checked_sub(1).map(|index| characters[index]);
         let is_next_lower = characters
-            .get(at + 1)
+            .get(index + 1)
             .is_some_and(|next| next.is_lowercase());
         let begins_word = character.is_uppercase()
-            && previous.is_some_and(|it| it.is_lowercase() || it.is_uppercase() && is_next_lower);
+            && previous.is_some_and(|previous| {
+                previous.is_lowercase() || previous.is_uppercase() && is_next_lower
+            });
         if begins_word || *character == '_' {
             words.push(String::new());
         }

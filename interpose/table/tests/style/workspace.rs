@@ -88,7 +88,7 @@ pub fn rust_sources() -> Vec<Source> {
             .iter()
             .map(|path| open(path, |name, text| Source::rust(&owner, name, text)))
             .collect();
-        note_namesakes(&mut crate_sources);
+        set_namesakes(&mut crate_sources);
         sources.append(&mut crate_sources);
     }
     sources
@@ -150,11 +150,11 @@ fn is_excluded(directory: &Path) -> bool {
 }
 
 fn has_extension(path: &Path, extension: &str) -> bool {
-    path.extension().is_some_and(|found| found == extension)
+    path.extension().is_some_and(|own| own == extension)
 }
 
 /// Sets the namesakes of the files of one crate.
-fn note_namesakes(sources: &mut [Source]) {
+fn set_namesakes(sources: &mut [Source]) {
     let mut paths: BTreeMap<String, String> = BTreeMap::new();
     for source in sources {
         let name = source
@@ -178,7 +178,7 @@ fn note_namesakes(sources: &mut [Source]) {
 mod tests {
     use std::path::Path;
 
-    use super::{Source, collect, note_namesakes, root};
+    use super::{Source, collect, root, set_namesakes};
 
     #[test]
     fn a_file_counts_for_the_innermost_package() {
@@ -202,7 +202,7 @@ mod tests {
             "a/src/c/mod.rs",
         ];
         let mut sources = paths.map(|path| Source::rust("a", path, String::new()));
-        note_namesakes(&mut sources);
+        set_namesakes(&mut sources);
         let namesakes: Vec<_> = sources
             .iter()
             .map(|source| source.namesake.as_deref())
