@@ -224,7 +224,16 @@ impl RealComm {
         let (counts, displacements) = (lengths.as_ptr(), offsets.as_ptr());
         // SAFETY: room for the bytes of each process.
         let all = InFlight::block(vec![0u8; total as usize], |to| unsafe {
-            real::PMPI_Allgatherv(from, length, byte(), to, counts, displacements, byte(), self)
+            real::PMPI_Allgatherv(
+                from,
+                length,
+                byte(),
+                to,
+                counts,
+                displacements,
+                byte(),
+                self,
+            )
         })?;
         let ranges = offsets.iter().zip(&lengths);
         Ok(ranges

@@ -225,9 +225,9 @@ pub(crate) fn initialisers(out: &mut String, table: &Table) {
         out,
         "\n/// Creates a persistent request from its arguments, one word each.\n///\n/// Returns \
          `None` for procedures whose requests have no recipes.\n///\n/// # Safety\n\
-         /// The words must be the arguments of the procedure: real handles, and arrays that\n///
-         /// outlive the \
-         request.\n#[allow(unsafe_code, clippy::too_many_lines)]\npub unsafe fn make_request(\n    \
+         /// The words must be the arguments of the procedure: real handles, and arrays that\n\
+         /// outlive the request.\n#[allow(unsafe_code, clippy::too_many_lines)]\n\
+         pub unsafe fn make_request(\n    \
          procedure: Proc,\n    words: &[u64],\n    request: *mut \
          understudy_mpi::real_types::RealRequest,\n) -> Option<core::ffi::c_int> {{\n\x20   use \
          core::ffi::{{c_int, c_void}};\n    use understudy_mpi::real_types::*;\n\x20   // SAFETY: \

@@ -301,7 +301,8 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "environment-not-saved",
         text: "the environment cannot be saved in a memfd (errno {error})",
         cause: "too little memory, or too many open files",
-        remedy: "raise the limit that the error number names (errno(3))",
+        remedy: "free memory on the node, or raise the limit of open files (`ulimit -n`); the \
+         error number states which is short",
         status: None,
         level: None,
     },
@@ -321,7 +322,7 @@ pub static CATALOGUE: &[Message] = &[
         text: "the saved environment is missing; nothing was started",
         cause: "a wrapper between `mpirun` and the program has closed its descriptors, or \
          `UNDERSTUDY_BOOT` was set by hand",
-        remedy: "start the program directly",
+        remedy: "start the program directly, and unset `UNDERSTUDY_BOOT`",
         status: None,
         level: None,
     },
@@ -514,7 +515,7 @@ pub static CATALOGUE: &[Message] = &[
         cause: "a list of components, in the environment, by `mpirun --mca` or in a file of \
          Open MPI, names UCX or OFI; libraries that Open MPI itself opens in `MPI_Init` \
          could not be closed again",
-        remedy: "none; or remove the component",
+        remedy: "none if the network needs the component; otherwise remove it from the list",
         status: None,
         level: None,
     },
@@ -522,7 +523,7 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "setting-for-open-mpi",
         text: "{setting} is for programs of Open MPI only; remove it",
         cause: "`UNDERSTUDY_STATIC=replay` or `disk`, with MPICH",
-        remedy: "remove the setting",
+        remedy: "unset the variable, or remove the option",
         status: None,
         level: None,
     },
@@ -686,7 +687,7 @@ pub static CATALOGUE: &[Message] = &[
         text: "a spawned process was killed; the workers return to a checkpoint before they \
          spawned it",
         cause: "a signal killed the process while it was connected",
-        remedy: "",
+        remedy: "none; the workers spawn it again",
         status: None,
         level: None,
     },
@@ -737,7 +738,7 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "number-too-large",
         text: "{name}: a number of more than 31 bits is not supported under protection",
         cause: "the call fails with MPI_ERR_COUNT; with the default error handler the job ends",
-        remedy: "use a smaller unit",
+        remedy: "use a larger unit for fewer elements (a derived datatype)",
         status: None,
         level: None,
     },
@@ -746,7 +747,7 @@ pub static CATALOGUE: &[Message] = &[
         text: "{name} is not supported in a program that loads MPI while it runs and is not \
          protected",
         cause: "`MPI_Op_create_c`",
-        remedy: "use `MPI_Op_create`",
+        remedy: "use `MPI_Op_create`, or set `UNDERSTUDY_LATE=1`",
         status: Some(78),
         level: None,
     },
@@ -837,7 +838,7 @@ pub static CATALOGUE: &[Message] = &[
          but some of it may appear twice after a failure; free memory in that directory, \
          or make it writable",
         cause: "`/dev/shm` is full or not writable",
-        remedy: "free or mount it",
+        remedy: "free room in `/dev/shm` (`understudy clean`), or make it writable",
         status: None,
         level: None,
     },
@@ -846,7 +847,7 @@ pub static CATALOGUE: &[Message] = &[
         text: "the output relay is not available ({error}); after a failure some output may \
          appear twice",
         cause: "`/dev/shm` is full or not writable",
-        remedy: "free or mount it",
+        remedy: "free room in `/dev/shm` (`understudy clean`), or make it writable",
         status: None,
         level: Some("warn"),
     },
@@ -895,7 +896,7 @@ pub static CATALOGUE: &[Message] = &[
         text: "UNDERSTUDY_COPIES={copies} needs at least {fewest} workers, but there are \
          {workers}; set it to 1, or start more workers",
         cause: "each replica is stored by another worker",
-        remedy: "start more ranks, or set it to 1",
+        remedy: "start more ranks, or set `UNDERSTUDY_COPIES=1`",
         status: None,
         level: None,
     },
@@ -912,7 +913,8 @@ pub static CATALOGUE: &[Message] = &[
         text: "static data cannot be written to UNDERSTUDY_DISK, and stay in the replicas: \
          {why}",
         cause: "`UNDERSTUDY_STATIC=disk`: no room, or no permission to write there",
-        remedy: "do what the line names; the job is protected as with `image`",
+        remedy: "make room in the directory, or make it writable; until then the job is \
+         protected as with `image`",
         status: None,
         level: Some("warn"),
     },
@@ -920,7 +922,7 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "static-way",
         text: "UNDERSTUDY_STATIC=auto uses {way} for worker 0 ({why})",
         cause: "the decision for worker 0; each worker's decision is in its event file",
-        remedy: "",
+        remedy: "none; `UNDERSTUDY_STATIC=replay` or `image` prescribes the way",
         status: None,
         level: None,
     },
@@ -995,7 +997,8 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "missing-libc-function",
         text: "the C library has no {function}",
         cause: "this glibc lacks a function that understudy replaces",
-        remedy: "report the version",
+        remedy: "report the version of glibc (`ldd --version`), and use another one until it is \
+         supported",
         status: Some(127),
         level: None,
     },
@@ -1004,7 +1007,8 @@ pub static CATALOGUE: &[Message] = &[
         text: "the MPI library has no procedure {procedure}; the program needs another version \
          of the library",
         cause: "the library that was found is not the one that the program was built for",
-        remedy: "set `LD_LIBRARY_PATH`",
+        remedy: "put the directory of the library for which the program was built first in \
+         `LD_LIBRARY_PATH`, or load its module",
         status: Some(127),
         level: None,
     },
@@ -1012,7 +1016,8 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "mpi-library-not-opened",
         text: "{path} cannot be opened",
         cause: "the library that was found is not the one that the program was built for",
-        remedy: "set `LD_LIBRARY_PATH`",
+        remedy: "put the directory of the library for which the program was built first in \
+         `LD_LIBRARY_PATH`, or load its module",
         status: Some(127),
         level: None,
     },
@@ -1363,7 +1368,8 @@ pub static CATALOGUE: &[Message] = &[
          checkpoint",
         cause: "a thread blocks signal 33 by a system call of its own, waits in `vfork` or in \
          ld.so, or was not created by libc",
-        remedy: "none; a failure repeats more work",
+        remedy: "none, if a longer repetition after a failure is acceptable; otherwise let no \
+         thread block signal 33 or wait in `vfork`",
         status: None,
         level: None,
     },
@@ -1381,8 +1387,8 @@ pub static CATALOGUE: &[Message] = &[
         text: "changes of files since the checkpoint cannot be undone",
         cause: "the reason follows in the line: a process outside the job has changed a file, a \
          backup is missing, the file system has failed, or a thread has changed files",
-        remedy: "do what the reason names; do not touch the program's files and hidden backups \
-         while the job runs",
+        remedy: "do what the reason names, and start the job again; do not touch the program's \
+         files and hidden backups while the job runs",
         status: Some(74),
         level: None,
     },
@@ -1479,7 +1485,7 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "steps-not-restored",
         text: "memory whose changes were undone cannot be restored",
         cause: "`UNDERSTUDY_POISON=1`, and `/proc/self/mem` cannot be written",
-        remedy: "run without `UNDERSTUDY_POISON`",
+        remedy: "start the job again without `UNDERSTUDY_POISON`",
         status: Some(74),
         level: None,
     },
@@ -1553,7 +1559,7 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "abort-during-call",
         text: "MPI_Abort was called while another thread was in MPI for 1 s; this process ends",
         cause: "the other thread does not return",
-        remedy: "",
+        remedy: "none; the job ends, as the program has requested",
         status: None,
         level: None,
     },
@@ -1564,7 +1570,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "two threads of a program that has requested `MPI_THREAD_SERIALIZED` are in MPI, \
          or a thread is in a call that does not let others in (docs/run/threads.md); the \
          program continues to wait",
-        remedy: "request `MPI_THREAD_MULTIPLE`",
+        remedy: "none if the other call returns; otherwise request `MPI_THREAD_MULTIPLE` by \
+         `MPI_Init_thread`",
         status: None,
         level: None,
     },
@@ -1675,9 +1682,10 @@ pub static CATALOGUE: &[Message] = &[
     Message {
         identifier: "shared-window-on-several-nodes",
         text: "workers that share memory (MPI_Win_allocate_shared) would be on several nodes; \
-         with spares on each node, or without any, they stay together",
+         they stay together if one other node has a spare for each of them",
         cause: "a node was lost, and its workers were replaced on several other nodes",
-        remedy: "have spares on each node, or none",
+        remedy: "place as many spares as workers share memory together on one other node \
+         (`docs/run/hosts.md`); start the job again",
         status: Some(74),
         level: None,
     },
@@ -1686,7 +1694,8 @@ pub static CATALOGUE: &[Message] = &[
         text: "the job cannot continue",
         cause: "workers that share memory or a file pointer would be on several nodes after the \
          loss of a node",
-        remedy: "have spares on each node, or none",
+        remedy: "place as many spares as workers share memory together on one other node \
+         (`docs/run/hosts.md`); start the job again",
         status: Some(74),
         level: None,
     },
@@ -1737,7 +1746,8 @@ pub static CATALOGUE: &[Message] = &[
         text: "no memory for replicas",
         cause: "too little memory, in most cases: every worker holds its own replica and those \
          of other workers",
-        remedy: "start fewer ranks per node",
+        remedy: "start the job again with fewer ranks per node, or with smaller replicas \
+         (`docs/tune/memory.md`)",
         status: Some(74),
         level: None,
     },
@@ -1746,7 +1756,8 @@ pub static CATALOGUE: &[Message] = &[
         text: "the program cannot be saved",
         cause: "too little memory, in most cases: every worker holds its own replica and those \
          of other workers",
-        remedy: "start fewer ranks per node",
+        remedy: "start the job again with fewer ranks per node, or with smaller replicas \
+         (`docs/tune/memory.md`)",
         status: Some(74),
         level: None,
     },
@@ -1755,7 +1766,8 @@ pub static CATALOGUE: &[Message] = &[
         text: "the program's memory cannot be saved",
         cause: "too little memory, in most cases: every worker holds its own replica and those \
          of other workers",
-        remedy: "start fewer ranks per node",
+        remedy: "start the job again with fewer ranks per node, or with smaller replicas \
+         (`docs/tune/memory.md`)",
         status: Some(74),
         level: None,
     },
@@ -1763,7 +1775,8 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "checkpoints-not-in-order",
         text: "the checkpoints of this rank do not follow each other",
         cause: "too little memory, or a bug",
-        remedy: "free memory; otherwise please report it",
+        remedy: "start the job again with fewer ranks per node if memory was short; otherwise \
+         please report it",
         status: Some(74),
         level: None,
     },
@@ -1771,7 +1784,8 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "replica-not-stored",
         text: "a replica of another worker cannot be stored",
         cause: "too little memory, or a bug",
-        remedy: "free memory; otherwise please report it",
+        remedy: "start the job again with fewer ranks per node if memory was short; otherwise \
+         please report it",
         status: Some(74),
         level: None,
     },
@@ -1779,7 +1793,8 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "received-replica-not-stored",
         text: "the replica that another worker has sent cannot be stored",
         cause: "too little memory, or a bug",
-        remedy: "free memory; otherwise please report it",
+        remedy: "start the job again with fewer ranks per node if memory was short; otherwise \
+         please report it",
         status: Some(74),
         level: None,
     },
@@ -1787,7 +1802,8 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "replica-not-received",
         text: "the replica that another worker sends cannot be received",
         cause: "too little memory, or a bug",
-        remedy: "free memory; otherwise please report it",
+        remedy: "start the job again with fewer ranks per node if memory was short; otherwise \
+         please report it",
         status: Some(74),
         level: None,
     },
@@ -1795,7 +1811,8 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "page-request-unreadable",
         text: "another worker's question about shared pages cannot be read",
         cause: "too little memory, or a bug",
-        remedy: "free memory; otherwise please report it",
+        remedy: "start the job again with fewer ranks per node if memory was short; otherwise \
+         please report it",
         status: Some(74),
         level: None,
     },
@@ -1803,7 +1820,8 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "parity-not-stored",
         text: "parity cannot be stored",
         cause: "too little memory, or a bug",
-        remedy: "free memory; otherwise please report it",
+        remedy: "start the job again with fewer ranks per node if memory was short; otherwise \
+         please report it",
         status: Some(74),
         level: None,
     },
@@ -1811,7 +1829,8 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "fetched-replica-not-stored",
         text: "the replica of a worker that is to be restored cannot be stored",
         cause: "too little memory, or a bug",
-        remedy: "free memory; otherwise please report it",
+        remedy: "start the job again with fewer ranks per node if memory was short; otherwise \
+         please report it",
         status: Some(74),
         level: None,
     },
@@ -1819,7 +1838,8 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "replica-not-rebuilt",
         text: "a replica cannot be rebuilt",
         cause: "too little memory, or a bug",
-        remedy: "free memory; otherwise please report it",
+        remedy: "start the job again with fewer ranks per node if memory was short; otherwise \
+         please report it",
         status: Some(74),
         level: None,
     },
@@ -1918,7 +1938,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "the driver has no entry points for checkpoints, one of them fails (with the \
          driver's error number), or the program has something open that a replacement \
          would not have. The program loses its protection",
-        remedy: "use NVIDIA's driver from version 570 on; see docs/run/gpu.md",
+        remedy: "run without protection (`UNDERSTUDY_DISABLE=1`), or use NVIDIA's driver from \
+         version 570 on; docs/run/gpu.md lists what is missing on real GPUs",
         status: None,
         level: None,
     },
@@ -1983,7 +2004,7 @@ pub static CATALOGUE: &[Message] = &[
          6.15, `a NUMA policy for NAME` (of shared memory, a mapped file or the stack), \
          `a home node of memory`. No checkpoint was taken while the program had it; \
          after ten intervals the program loses its protection",
-        remedy: "do what the line names; or set `UNDERSTUDY_DISABLE=1`",
+        remedy: "do what the line names; or run without protection (`UNDERSTUDY_DISABLE=1`)",
         status: None,
         level: None,
     },
@@ -1992,7 +2013,7 @@ pub static CATALOGUE: &[Message] = &[
         text: "{why}; no checkpoint of worker {worker} was possible at {count} intervals",
         cause: "at all these intervals the program had state that cannot be saved, named at the \
          beginning of the line. The program loses its protection",
-        remedy: "do what the line names; or set `UNDERSTUDY_DISABLE=1`",
+        remedy: "do what the line names; or run without protection (`UNDERSTUDY_DISABLE=1`)",
         status: None,
         level: None,
     },
@@ -2077,7 +2098,7 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "replica-memory-not-freed",
         text: "the memory of replicas cannot be freed for the program: {error}",
         cause: "the kernel does not accept freed memory that the program needs",
-        remedy: "more memory, or fewer ranks on the node",
+        remedy: "use nodes with more memory, or start fewer ranks per node",
         status: None,
         level: Some("warn"),
     },
@@ -2086,7 +2107,7 @@ pub static CATALOGUE: &[Message] = &[
         text: "a checkpoint has waited {time} for messages that were sent but have not \
          arrived: {missing}; {receives} receives are posted",
         cause: "the network is slow, or a message was lost",
-        remedy: "check that the network works; the checkpoint waits",
+        remedy: "check the network if the message recurs; the checkpoint waits meanwhile",
         status: None,
         level: Some("warn"),
     },
@@ -2171,7 +2192,7 @@ pub static CATALOGUE: &[Message] = &[
         text: "the job continues from checkpoint {checkpoint} on disk, after {time} ms; \
          {output}",
         cause: "a restart",
-        remedy: "",
+        remedy: "none; the message names the end of the earlier output",
         status: None,
         level: None,
     },
@@ -2245,7 +2266,7 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "checkpoint-missing",
         text: "the file is missing: it was removed, or this worker failed before it was written",
         cause: "in most cases the job was killed while the checkpoint was being written",
-        remedy: "",
+        remedy: "none; an older checkpoint is tried",
         status: None,
         level: None,
     },
@@ -2328,7 +2349,8 @@ pub static CATALOGUE: &[Message] = &[
          beginning, in an empty directory",
         cause: "all checkpoints are refused, for the reasons in the lines before, or there is \
          none",
-        remedy: "start the job from the beginning",
+        remedy: "remove the reasons that the lines before name; or start the job from the \
+         beginning, without `--restart` and in an empty directory",
         status: Some(78),
         level: None,
     },
@@ -2338,7 +2360,7 @@ pub static CATALOGUE: &[Message] = &[
          {checkpoint}; set UNDERSTUDY_RESTART=1 to continue from it, or remove \
          {place}/understudy-* to start from the beginning",
         cause: "the job is started without `UNDERSTUDY_RESTART=1`",
-        remedy: "set `UNDERSTUDY_RESTART=1`, or remove the files",
+        remedy: "continue with `--restart` (`UNDERSTUDY_RESTART=1`), or remove the files",
         status: Some(78),
         level: None,
     },
@@ -2383,7 +2405,7 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "checkpoint-damaged-in-memory",
         text: "the checkpoint from disk was damaged in memory",
         cause: "a bit has changed in memory while the checkpoint was read",
-        remedy: "start the job again; check that node's memory",
+        remedy: "start the job again with `--restart`; have the memory of that node checked",
         status: Some(74),
         level: None,
     },
@@ -2460,7 +2482,7 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "restart-from-start",
         text: "failure before the first checkpoint; the job starts again from the beginning",
         cause: "a process failed in or before `MPI_Init`, or MPI could not be initialised",
-        remedy: "",
+        remedy: "none; if it recurs, check the node of the failed process (`dmesg`)",
         status: None,
         level: None,
     },
@@ -2529,7 +2551,7 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "replacements-died",
         text: "{count} new processes failed before they could take over; the job ends",
         cause: "memory or another limit does not suffice for them",
-        remedy: "raise the limit, and start the job again",
+        remedy: "raise the limit that `dmesg` or the lines before name, and start the job again",
         status: Some(75),
         level: None,
     },
@@ -2537,7 +2559,7 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "death-without-protection",
         text: "a process of the job failed, and the job is not protected; the job ends",
         cause: "a line above says why the job is not protected",
-        remedy: "start the job again",
+        remedy: "remove the reason that the line above names, and start the job again",
         status: None,
         level: None,
     },
@@ -2546,7 +2568,8 @@ pub static CATALOGUE: &[Message] = &[
         text: "worker {worker} has failed {count} times since checkpoint {checkpoint}{causes}; \
          a replacement would fail, too",
         cause: "a user, or the kernel when memory runs out, kills the process again and again",
-        remedy: "see `dmesg`; start fewer ranks per node",
+        remedy: "search `dmesg` of the node for the out-of-memory killer; start fewer ranks per \
+         node",
         status: Some(75),
         level: None,
     },
@@ -2554,7 +2577,8 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "mpi-failed",
         text: "MPI has failed {count} times, although no process failed; the job ends",
         cause: "MPI cannot be initialised again here",
-        remedy: "see what the MPI library has printed",
+        remedy: "see what the MPI library has printed, and check `dmesg` for killed processes; \
+         start the job again",
         status: None,
         level: None,
     },
@@ -2575,19 +2599,12 @@ pub static CATALOGUE: &[Message] = &[
         level: None,
     },
     Message {
-        identifier: "mpi-thread-held-lock",
-        text: "a thread of the MPI library has ended while it held a lock of the dynamic linker",
-        cause: "the library cannot be reset in this process",
-        remedy: "none; the process is replaced",
-        status: None,
-        level: None,
-    },
-    Message {
         identifier: "replacement-refused",
         text: "a new process cannot take over: {why}",
         cause: "its address space differs from that of the other processes, or the driver of \
          its accelerator does not release a device",
-        remedy: "see the reason",
+        remedy: "remove what the reason names: all nodes need the same program, libraries, \
+         kernel and kind of processor",
         status: None,
         level: None,
     },
@@ -2596,7 +2613,8 @@ pub static CATALOGUE: &[Message] = &[
         text: "a new process cannot take over: {difference}; the job ends",
         cause: "its address space differs from that of the other processes, or the driver of \
          its accelerator does not release a device",
-        remedy: "see the reason",
+        remedy: "remove what the reason names: all nodes need the same program, libraries, \
+         kernel and kind of processor",
         status: None,
         level: None,
     },
@@ -2605,7 +2623,8 @@ pub static CATALOGUE: &[Message] = &[
         text: "{event}; resumed from checkpoint {checkpoint} after {time} ms",
         cause: "a recovery; the time counts from the failure, or from the last sign of a silent \
          host, to the resumed program, as in `understudy report`",
-        remedy: "",
+        remedy: "none; if failures recur, check the nodes (`dmesg`) and the program \
+         (`docs/run/after-failure.md`)",
         status: None,
         level: None,
     },
@@ -2625,7 +2644,8 @@ pub static CATALOGUE: &[Message] = &[
          checkpoint {checkpoint}; if this was not on purpose, look for the kernel's \
          out-of-memory killer (dmesg)",
         cause: "a user, or the kernel when memory runs out, kills the process again and again",
-        remedy: "see `dmesg`; start fewer ranks per node",
+        remedy: "search `dmesg` of the node for the out-of-memory killer; start fewer ranks per \
+         node",
         status: None,
         level: None,
     },
@@ -2658,7 +2678,7 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "spare-died",
         text: "spare rank {rank} failed; the job continues with {spares} spare(s)",
         cause: "no worker is affected",
-        remedy: "",
+        remedy: "none; where no spare is left, a new process replaces a failed worker",
         status: None,
         level: None,
     },
@@ -2668,7 +2688,7 @@ pub static CATALOGUE: &[Message] = &[
          checkpoint appears again, and files that they created, removed, renamed, or \
          wrote and closed after it stay as they are",
         cause: "the node is lost; only its processes knew how far output and files had got",
-        remedy: "",
+        remedy: "check the output and the files of these workers for parts that appear twice",
         status: None,
         level: None,
     },
@@ -2693,17 +2713,20 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "all-workers-died",
         text: "the job cannot be recovered: all workers failed, and all replicas are lost with \
          them; start the job again",
-        cause: "replicas that end with their process (`UNDERSTUDY_STATIC`, RLIMIT_FSIZE)",
-        remedy: "set `UNDERSTUDY_DISK`",
+        cause: "replicas that end with their process (`UNDERSTUDY_STATIC`, `ulimit -f`), or the \
+         loss of all nodes with replicas",
+        remedy: "start the job again; so that the next loss is survived, set `UNDERSTUDY_DISK`, \
+         `UNDERSTUDY_STATIC=image` and `ulimit -f unlimited`",
         status: Some(75),
         level: None,
     },
     Message {
         identifier: "all-replicas-lost",
         text: "all workers failed, and all replicas are lost with them",
-        cause: "replicas that end with their process (`UNDERSTUDY_STATIC`, RLIMIT_FSIZE), or \
-         the loss of all nodes",
-        remedy: "set `UNDERSTUDY_DISK`",
+        cause: "replicas that end with their process (`UNDERSTUDY_STATIC`, `ulimit -f`), or the \
+         loss of all nodes with replicas",
+        remedy: "start the job again; so that the next loss is survived, set `UNDERSTUDY_DISK`, \
+         `UNDERSTUDY_STATIC=image` and `ulimit -f unlimited`",
         status: None,
         level: None,
     },
@@ -2711,7 +2734,8 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "mpi-library-aborts",
         text: "the MPI library has aborted {count} times; the job ends",
         cause: "the MPI library finds its connections closed again and again",
-        remedy: "see what the MPI library has printed",
+        remedy: "see what the MPI library has printed, and check `dmesg` for killed processes; \
+         start the job again",
         status: Some(75),
         level: None,
     },
@@ -2728,7 +2752,7 @@ pub static CATALOGUE: &[Message] = &[
         text: "no new spare can join the job, since one failed before it was ready; the job \
          continues with {spares} spare(s)",
         cause: "with `UNDERSTUDY_REPLENISH=1`",
-        remedy: "find out what has ended the process",
+        remedy: "find out what has ended the process: its own lines, `dmesg`",
         status: None,
         level: None,
     },
@@ -2738,7 +2762,7 @@ pub static CATALOGUE: &[Message] = &[
          with {left}",
         cause: "with `UNDERSTUDY_REPLENISH=1`: the jobs of this node together have as many idle \
          spares as `ckptd serve --most-spares` allows",
-        remedy: "use a higher number there, or none",
+        remedy: "start the daemon with a higher `--most-spares`, or without it",
         status: None,
         level: None,
     },
@@ -2746,10 +2770,10 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "no-replica-left",
         text: "{worker} cannot be restored to checkpoint {checkpoint}, and no other process \
          has a replica of it",
-        cause: "both nodes are lost, or replicas that end with their process \
-         (`UNDERSTUDY_STATIC`, RLIMIT_FSIZE)",
-        remedy: "`UNDERSTUDY_BUDDY_OFFSET`, so that worker and buddy fail independently; \
-         `UNDERSTUDY_COPIES=2`; `UNDERSTUDY_DISK`",
+        cause: "all nodes with replicas of the worker are lost, or its replicas ended with \
+         their processes (`UNDERSTUDY_STATIC`, `ulimit -f`)",
+        remedy: "start the job again; so that the next loss is survived: failure domains \
+         (`UNDERSTUDY_DOMAIN`), `UNDERSTUDY_COPIES=2`, `UNDERSTUDY_DISK`",
         status: None,
         level: None,
     },
@@ -2757,10 +2781,10 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "buddy-died-too",
         text: "{worker} failed together with {dead}, which stored {copies} (checkpoint \
          {checkpoint})",
-        cause: "both nodes are lost, or replicas that end with their process \
-         (`UNDERSTUDY_STATIC`, RLIMIT_FSIZE)",
-        remedy: "`UNDERSTUDY_BUDDY_OFFSET`, so that worker and buddy fail independently; \
-         `UNDERSTUDY_COPIES=2`; `UNDERSTUDY_DISK`",
+        cause: "all nodes with replicas of the worker are lost, or its replicas ended with \
+         their processes (`UNDERSTUDY_STATIC`, `ulimit -f`)",
+        remedy: "start the job again; so that the next loss is survived: failure domains \
+         (`UNDERSTUDY_DOMAIN`), `UNDERSTUDY_COPIES=2`, `UNDERSTUDY_DISK`",
         status: None,
         level: None,
     },
@@ -2769,7 +2793,8 @@ pub static CATALOGUE: &[Message] = &[
         text: "{lost} together with {dead} of its parity group, which can restore only one of \
          its workers (checkpoint {checkpoint})",
         cause: "two workers of a group failed before the parity was computed again",
-        remedy: "use a smaller G; `UNDERSTUDY_COPIES=2`; `UNDERSTUDY_DISK`",
+        remedy: "start the job again; so that the next loss is survived: a smaller G, \
+         `UNDERSTUDY_COPIES=2`, `UNDERSTUDY_DISK`",
         status: None,
         level: None,
     },
@@ -2778,7 +2803,7 @@ pub static CATALOGUE: &[Message] = &[
         text: "the replica of worker {worker} at rank {rank} is not used: {why}",
         cause: "a bit has changed in the memory of that rank since the checkpoint; another \
          replica is tried",
-        remedy: "check that node's memory",
+        remedy: "none now; have the memory of that node checked",
         status: None,
         level: Some("warn"),
     },
@@ -2788,7 +2813,8 @@ pub static CATALOGUE: &[Message] = &[
          wrong checksum or cannot be rebuilt, so it was not used",
         cause: "memory of the node that stores the replica was damaged after the checkpoint; no \
          other replica is intact",
-        remedy: "check that node's memory; `UNDERSTUDY_COPIES=2`; `UNDERSTUDY_DISK`",
+        remedy: "start the job again, without the damaged node; have its memory checked; so that \
+         the next loss is survived: `UNDERSTUDY_COPIES=2`, `UNDERSTUDY_DISK`",
         status: None,
         level: None,
     },
@@ -2799,7 +2825,8 @@ pub static CATALOGUE: &[Message] = &[
          cannot be rebuilt, so it was not used",
         cause: "memory of the node that stores the replica was damaged after the checkpoint; no \
          other replica is intact",
-        remedy: "check that node's memory; `UNDERSTUDY_COPIES=2`; `UNDERSTUDY_DISK`",
+        remedy: "start the job again, without the damaged node; have its memory checked; so that \
+         the next loss is survived: `UNDERSTUDY_COPIES=2`, `UNDERSTUDY_DISK`",
         status: None,
         level: None,
     },
@@ -2810,7 +2837,8 @@ pub static CATALOGUE: &[Message] = &[
          others, failed",
         cause: "memory of the node that stores the replica was damaged after the checkpoint; no \
          other replica is intact",
-        remedy: "check that node's memory; `UNDERSTUDY_COPIES=2`; `UNDERSTUDY_DISK`",
+        remedy: "start the job again, without the damaged node; have its memory checked; so that \
+         the next loss is survived: `UNDERSTUDY_COPIES=2`, `UNDERSTUDY_DISK`",
         status: None,
         level: None,
     },
@@ -2821,7 +2849,8 @@ pub static CATALOGUE: &[Message] = &[
          used{others}",
         cause: "memory of the node that stores the replica was damaged after the checkpoint; no \
          other replica is intact",
-        remedy: "check that node's memory; `UNDERSTUDY_COPIES=2`; `UNDERSTUDY_DISK`",
+        remedy: "start the job again, without the damaged node; have its memory checked; so that \
+         the next loss is survived: `UNDERSTUDY_COPIES=2`, `UNDERSTUDY_DISK`",
         status: None,
         level: None,
     },
@@ -2831,7 +2860,8 @@ pub static CATALOGUE: &[Message] = &[
          be rebuilt",
         cause: "memory of the node that stores the replica was damaged after the checkpoint; no \
          other replica is intact",
-        remedy: "check that node's memory; `UNDERSTUDY_COPIES=2`; `UNDERSTUDY_DISK`",
+        remedy: "start the job again, without the damaged node; have its memory checked; so that \
+         the next loss is survived: `UNDERSTUDY_COPIES=2`, `UNDERSTUDY_DISK`",
         status: None,
         level: None,
     },
@@ -2842,7 +2872,8 @@ pub static CATALOGUE: &[Message] = &[
          {damaged} or another worker of the group",
         cause: "memory of the node that stores the replica was damaged after the checkpoint; no \
          other replica is intact",
-        remedy: "check that node's memory; `UNDERSTUDY_COPIES=2`; `UNDERSTUDY_DISK`",
+        remedy: "start the job again, without the damaged node; have its memory checked; so that \
+         the next loss is survived: `UNDERSTUDY_COPIES=2`, `UNDERSTUDY_DISK`",
         status: None,
         level: None,
     },
@@ -2851,7 +2882,7 @@ pub static CATALOGUE: &[Message] = &[
         text: "{cause}, so all workers have returned to checkpoint {checkpoint} on disk \
          ({older})",
         cause: "no replica in memory can be used; the job has a disk level",
-        remedy: "",
+        remedy: "none; the work since that checkpoint is repeated",
         status: None,
         level: None,
     },
@@ -2885,7 +2916,7 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "state-unreadable",
         text: "the saved state cannot be read",
         cause: "a bug",
-        remedy: "please report it",
+        remedy: "please report it; start the job again",
         status: Some(74),
         level: None,
     },
@@ -2906,7 +2937,7 @@ pub static CATALOGUE: &[Message] = &[
          was at the checkpoint; link the program with it or run it with \
          UNDERSTUDY_DISABLE=1",
         cause: "the file was removed or replaced after the last checkpoint",
-        remedy: "keep the file where it is",
+        remedy: "leave libraries of a running job where they are; start the job again",
         status: Some(74),
         level: None,
     },
@@ -2914,7 +2945,7 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "libraries-not-restored",
         text: "the program's libraries cannot be restored",
         cause: "the file of a library was removed or replaced after the last checkpoint",
-        remedy: "keep the file where it is",
+        remedy: "leave libraries of a running job where they are; start the job again",
         status: Some(74),
         level: None,
     },
@@ -2922,7 +2953,8 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "mappings-not-restored",
         text: "the program's mappings cannot be restored",
         cause: "a mapped file is missing, or too little memory",
-        remedy: "keep files that are mapped",
+        remedy: "do not remove or replace files that the job has mapped; if memory is short, \
+         start fewer ranks per node",
         status: Some(74),
         level: None,
     },
@@ -2930,7 +2962,8 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "memory-not-restored",
         text: "the program's memory cannot be restored",
         cause: "a mapped file is missing, or too little memory",
-        remedy: "keep files that are mapped",
+        remedy: "do not remove or replace files that the job has mapped; if memory is short, \
+         start fewer ranks per node",
         status: Some(74),
         level: None,
     },
@@ -2939,7 +2972,8 @@ pub static CATALOGUE: &[Message] = &[
         text: "the pages at {range} belong to a file that was removed, and are more than \
          replicas hold of one file",
         cause: "a mapped file is missing",
-        remedy: "keep files that are mapped",
+        remedy: "do not remove or replace files that the job has mapped; if memory is short, \
+         start fewer ranks per node",
         status: None,
         level: None,
     },
@@ -2957,7 +2991,8 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "state-not-restored",
         text: "the program's state cannot be restored",
         cause: "a file that the program has open was removed, replaced or truncated",
-        remedy: "do not change the program's files",
+        remedy: "let no other process remove, replace or truncate the program's files while the \
+         job runs; start the job again",
         status: Some(74),
         level: None,
     },
@@ -3019,7 +3054,8 @@ pub static CATALOGUE: &[Message] = &[
         text: "files that the program has open by MPI_File_open cannot be saved",
         cause: "a file that is open by MPI cannot be opened again by its name, or the hidden \
          file of its shared pointer cannot be read or written",
-        remedy: "do not change the program's files",
+        remedy: "let no other process remove, replace or truncate the program's files while the \
+         job runs; start the job again",
         status: Some(74),
         level: None,
     },
@@ -3028,7 +3064,8 @@ pub static CATALOGUE: &[Message] = &[
         text: "files that the program has open by MPI_File_open cannot be restored",
         cause: "a file that is open by MPI cannot be opened again by its name, or the hidden \
          file of its shared pointer cannot be read or written",
-        remedy: "do not change the program's files",
+        remedy: "let no other process remove, replace or truncate the program's files while the \
+         job runs; start the job again",
         status: Some(74),
         level: None,
     },
@@ -3037,7 +3074,7 @@ pub static CATALOGUE: &[Message] = &[
         text: "the thread-local storage of {library} is at another address than in the rank \
          that was saved",
         cause: "a bug",
-        remedy: "please report it",
+        remedy: "please report it; start the job again",
         status: Some(74),
         level: None,
     },
@@ -3058,7 +3095,7 @@ pub static CATALOGUE: &[Message] = &[
         text: "the program reads standard input, and the process that relays it is gone; the \
          job ends. Let the program read a file",
         cause: "the process that relays standard input was killed",
-        remedy: "let the program read a file",
+        remedy: "let the program read a file; start the job again",
         status: Some(74),
         level: None,
     },
@@ -3068,7 +3105,8 @@ pub static CATALOGUE: &[Message] = &[
          where rank 0 was replaced; the job ends. Let the program read a file, or keep a \
          spare on the first node",
         cause: "rank 0 was replaced on another node before it had read anything",
-        remedy: "keep a spare on the first node, or use a file",
+        remedy: "keep a spare on the first node, or let the program read a file; start the job \
+         again",
         status: Some(74),
         level: None,
     },
@@ -3115,7 +3153,7 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "directory-not-entered",
         text: "the working directory {directory} cannot be entered again",
         cause: "the directory was removed",
-        remedy: "do not remove it",
+        remedy: "do not remove the working directory while the job runs",
         status: None,
         level: Some("warn"),
     },
@@ -3124,7 +3162,7 @@ pub static CATALOGUE: &[Message] = &[
         text: "the output relay of the failed rank does not answer ({error}); some output may \
          appear twice",
         cause: "the relay failed with its rank, or the reader has stopped reading",
-        remedy: "",
+        remedy: "check the output for lines that appear twice",
         status: None,
         level: Some("warn"),
     },
@@ -3175,7 +3213,8 @@ pub static CATALOGUE: &[Message] = &[
          the program could continue; the job ends",
         cause: "MPI is initialised, and a process fails before the program continues, again and \
          again",
-        remedy: "see what kills the processes: memory, a limit, what the MPI library has printed",
+        remedy: "see what the MPI library has printed, and check `dmesg` for killed processes; \
+         start the job again",
         status: Some(75),
         level: None,
     },
@@ -3183,7 +3222,7 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "process-too-late",
         text: "the job is ending, and process {process} has started too late",
         cause: "a process of the launcher started after the others had ended",
-        remedy: "",
+        remedy: "none; if other processes ended too early, see their messages",
         status: None,
         level: None,
     },
@@ -3191,7 +3230,8 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "replacement-needs-memory",
         text: "the job ends, because a replacement of that process would need as much memory",
         cause: "the kernel has killed a process because memory ran out, and no spare is left",
-        remedy: "use more memory or fewer ranks on the node",
+        remedy: "start the job again with fewer ranks per node, nodes with more memory, or a \
+         spare",
         status: Some(75),
         level: None,
     },
@@ -3207,7 +3247,7 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "nice-not-restored",
         text: "the nice value cannot be set to {value} again ({error})",
         cause: "a process without privileges may not lower it",
-        remedy: "`ulimit -e`, or a program that keeps its nice value",
+        remedy: "raise the limit (`ulimit -e`), or let the program keep its nice value",
         status: None,
         level: Some("warn"),
     },
@@ -3301,7 +3341,7 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "process-not-connected",
         text: "the process manager cannot connect to a process: {error}",
         cause: "no descriptor or memory is left for it",
-        remedy: "raise the limit that the error names",
+        remedy: "raise the limit that the error names, and start the job again",
         status: Some(75),
         level: None,
     },

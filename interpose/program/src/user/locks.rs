@@ -207,7 +207,7 @@ mod tests {
     use std::mem::MaybeUninit;
 
     const ELSEWHERE: ThreadNumber = ThreadNumber(4_000_001);
-    const WORDS: usize = 3 * CHUNK;
+    const WORDS: usize = 3 * CHUNK_WORDS;
 
     /// Memory with a lock in the middle.
     struct Memory(Box<[u64; WORDS]>);
@@ -228,7 +228,7 @@ mod tests {
 
         /// Returns the address of the lock, which crosses the border of two chunks.
         fn lock<T>(&mut self) -> *mut T {
-            (&raw mut self.0[CHUNK - 1]).cast()
+            (&raw mut self.0[CHUNK_WORDS - 1]).cast()
         }
 
         fn pass(&mut self) -> usize {
@@ -345,7 +345,7 @@ mod tests {
                 .flat_map(|word| word.to_ne_bytes())
                 .collect();
             bytes
-                .chunks(8 * CHUNK)
+                .chunks(8 * CHUNK_WORDS)
                 .map(|page| owners.may_be_in(page))
                 .collect::<Vec<_>>()
         };
@@ -395,7 +395,7 @@ mod tests {
             for (word, bits) in fixed.into_iter().chain([links; 2]).enumerate() {
                 for bit in (0..64).filter(|bit| bits >> bit & 1 != 0) {
                     let mut data = Memory(held.clone());
-                    data.0[CHUNK - 1 + word] ^= 1 << bit;
+                    data.0[CHUNK_WORDS - 1 + word] ^= 1 << bit;
                     let before = data.0.clone();
                     assert_eq!(data.pass(), 0, "word {word}, bit {bit}");
                     assert!(data.0 == before);
@@ -423,7 +423,10 @@ mod tests {
         let lock = mutex(&mut memory, libc::PTHREAD_MUTEX_RECURSIVE, 0, 0);
         let changed = [(ThreadNumber::own(), ELSEWHERE)];
         let found = |length| find_owners(&memory.0[..], length, &changed, 1).len();
-        assert_eq!([CHUNK, CHUNK + 1, CHUNK + 2].map(found), [0, 1, 1]);
+        assert_eq!(
+            [CHUNK_WORDS, CHUNK_WORDS + 1, CHUNK_WORDS + 2].map(found),
+            [0, 1, 1]
+        );
         // SAFETY: the mutex created above.
         assert_eq!(unsafe { libc::pthread_mutex_unlock(lock) }, 0);
     }
@@ -434,9 +437,9 @@ mod tests {
         let mut memory = Memory::new();
         let lock = mutex(&mut memory, libc::PTHREAD_MUTEX_RECURSIVE, 0, 0);
         for (range, expected) in [
-            (CHUNK - 1..CHUNK + 4, 1),
-            (CHUNK..WORDS, 0),
-            (0..CHUNK + 3, 0),
+            (CHUNK_WORDS - 1..CHUNK_WORDS + 4, 1),
+            (CHUNK_WORDS..WORDS, 0),
+            (0..CHUNK_WORDS + 3, 0),
         ] {
             let mut words = memory.0[range].to_vec();
             let found = replace_owner(&mut words, ThreadNumber::own(), ELSEWHERE);

@@ -171,7 +171,7 @@ mod tests {
         assert_eq!(locks_of(fd), all[..1]);
         release(fd, &[]);
         assert_eq!(locks_of(fd), []);
-        assert_eq!(of(other.as_raw_fd()), []);
+        assert_eq!(locks_of(other.as_raw_fd()), []);
     }
 
     fn tempfile() -> std::fs::File {
