@@ -5910,8 +5910,7 @@ pub use understudy_mpi::{callbacks, real};
 ///
 /// # Safety
 /// The words must be the arguments of the procedure: real handles, and arrays that
-///
-         /// outlive the request.
+/// outlive the request.
 #[allow(unsafe_code, clippy::too_many_lines)]
 pub unsafe fn make_request(
     procedure: Proc,
