@@ -77,7 +77,7 @@ pub fn begin(rt: &Runtime, epoch: Epoch, worker: Worker, process: ProcessNumber)
         return;
     }
     let interval = schedule::state(rt).pace.interval();
-    let at_candidate = schedule::schedule(rt).at_cut_point;
+    let at_candidate = schedule::schedule(rt).at_candidate;
     let mut phase = phase();
     work_flags::clear(work_flags::CUT_REQUESTED);
     *phase = Some(PhaseWithoutCut {

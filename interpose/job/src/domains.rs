@@ -5,7 +5,7 @@ use crate::{process_info, user};
 use std::path::Path;
 use understudy_catalogue::message;
 use understudy_mpi as mpi;
-use understudy_mpi::comm::Plain;
+use understudy_mpi::plain::Plain;
 use understudy_mpi::real_types::RealComm;
 use understudy_settings::domains::domain_of_host;
 use xxhash_rust::xxh3::xxh3_64;

@@ -1,14 +1,20 @@
 //! Messages of any number of bytes, although counts of procedures have 31 bits.
 #![allow(unsafe_code)]
 
-use crate::comm::byte;
+use crate::abi::object;
 use crate::error::{Result, check};
 use crate::procedures::real;
 use crate::real_types::RealDatatype;
 use std::ffi::c_int;
+use std::sync::OnceLock;
 
 /// Size of a block in bytes, for more bytes than a count can express.
 const BLOCK: usize = 1 << 30;
+
+pub fn byte() -> RealDatatype {
+    static BYTE: OnceLock<RealDatatype> = OnceLock::new();
+    *BYTE.get_or_init(|| RealDatatype(object(c"ompi_mpi_byte")))
+}
 
 /// Count and datatype that describe a number of bytes.
 pub struct Bytes {

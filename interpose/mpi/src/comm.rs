@@ -2,8 +2,10 @@
 #![allow(unsafe_code)]
 
 use crate::abi::object;
+use crate::bytes::byte;
 use crate::error::{Error, Result, check};
 use crate::in_flight::{InFlight, started};
+use crate::plain::Plain;
 use crate::procedures::real;
 use crate::real_types::{RealComm, RealDatatype, RealErrhandler, RealOp};
 use std::ffi::{c_int, c_void};
@@ -15,28 +17,6 @@ use understudy_numbers::Rank;
 const POLLING_TIME: Duration = Duration::from_micros(200);
 /// Longest sleep between two polls of a sleeping barrier.
 const MAX_SLEEP: Duration = Duration::from_millis(1);
-
-/// Values that are sent in their memory representation.
-///
-/// # Safety
-/// All bytes of a value must be initialised, and any bytes must be a valid value.
-pub unsafe trait Plain: Copy + Send + 'static {}
-
-// SAFETY: a number.
-unsafe impl Plain for u8 {}
-// SAFETY: a number.
-unsafe impl Plain for c_int {}
-// SAFETY: a number.
-unsafe impl Plain for u64 {}
-// SAFETY: a number.
-unsafe impl Plain for i64 {}
-// SAFETY: values of this type, one after the other.
-unsafe impl<T: Plain, const N: usize> Plain for [T; N] {}
-
-pub fn byte() -> RealDatatype {
-    static BYTE: OnceLock<RealDatatype> = OnceLock::new();
-    *BYTE.get_or_init(|| RealDatatype(object(c"ompi_mpi_byte")))
-}
 
 /// Kind of extreme that is computed over all processes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

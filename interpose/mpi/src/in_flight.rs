@@ -18,8 +18,8 @@
 
 use crate::bytes::Bytes;
 use crate::call::own_instance;
-use crate::comm::Plain;
 use crate::error::{Error, Result, check};
+use crate::plain::Plain;
 use crate::procedures::real;
 use crate::real_types::{ANY_SOURCE, RealComm, RealDatatype, RealMessage, RealRequest, Status};
 use std::any::Any;

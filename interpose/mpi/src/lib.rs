@@ -14,6 +14,7 @@ pub mod error;
 pub mod exit_word;
 pub mod in_flight;
 pub mod library;
+pub mod plain;
 mod procedures;
 pub mod real_types;
 pub mod side;

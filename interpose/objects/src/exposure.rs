@@ -24,7 +24,7 @@ use crate::requests::{self, EMPTY_STATUS, RequestKind, RequestState};
 use std::ffi::c_int;
 use std::ptr;
 use std::sync::atomic::{Ordering, fence};
-use understudy_mpi::comm::byte;
+use understudy_mpi::bytes::byte;
 use understudy_mpi::real_types::{ANY_SOURCE, ANY_TAG, RealRequest, Status};
 use understudy_mpi::{self as mpi, check};
 

@@ -32,7 +32,7 @@ use std::ptr;
 use std::time::Duration;
 use understudy_catalogue::message;
 use understudy_formats::private_directories::{create_anew, read_own};
-use understudy_mpi::comm::byte;
+use understudy_mpi::bytes::byte;
 use understudy_mpi::in_flight::InFlight;
 use understudy_mpi::real_types::RealRequest;
 use understudy_mpi::{self as mpi, check};

@@ -1,4 +1,6 @@
-//! Agreement of all workers, which have stopped at a cut, on whether a checkpoint is taken there.
+//! Agreement of all workers on whether a checkpoint is taken at a cut.
+//!
+//! All workers have stopped there.
 //!
 //! ```text
 //!   maxima and sums over all ─► compare mappings ─► gather claims ─► decision
@@ -7,7 +9,7 @@
 //!
 //! Each worker states what it can do ([`CutVote`]). All get the maxima of all votes and some sums
 //! ([`CutSums`]) from one reduction each, so the cost does not grow with the number of workers, and
-//! all decide equally. Two questions need the values of all workers; they are rare.
+//! all decide equally. Two comparisons need the values of all workers; they are rare.
 
 use crate::memory_demand::MemoryShortage;
 use understudy_numbers::Worker;
@@ -67,7 +69,9 @@ pub struct CutVote {
     pub pages_for_each: u64,
 }
 
-/// Returns a number whose maximum over all workers has the first worker with the greatest value.
+/// Returns a number that contains a value and a worker.
+///
+/// The maximum over all workers contains the greatest value, and the first worker with it.
 fn with_worker(value: u32, worker: Worker) -> u64 {
     u64::from(value) << 32 | u64::from(u32::MAX - worker.0)
 }
@@ -119,7 +123,9 @@ pub struct JointDiskReport {
     pub is_ready: bool,
     /// First worker that could not write the last checkpoint.
     pub first_with_trouble: Option<Worker>,
-    /// Checksum of the name of the last checkpoint, if all workers have written the same one.
+    /// Checksum of the name of the last checkpoint that all workers have written.
+    ///
+    /// `None` if they have written different ones.
     pub written: Option<u64>,
 }
 
@@ -190,7 +196,7 @@ pub enum EndCause {
     Memory,
 }
 
-/// What a worker does next, together with all others.
+/// Next action of a worker, together with all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CutAction {
     /// Compare the mappings of all workers; none has more than `most`.
@@ -291,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_checkpoint_is_taken_if_nobody_objects() {
+    fn a_checkpoint_is_taken_without_an_objection() {
         assert_eq!(decide(&[VOTE; 3], 0), CutAction::End(CutDecision::Take));
         assert_eq!(decide(&[VOTE; 3], 1), CutAction::End(CutDecision::Postpone));
     }
@@ -317,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn rare_questions_are_asked_only_if_necessary() {
+    fn rare_comparisons_are_made_only_if_necessary() {
         let mapped = CutVote {
             shared_mappings: 2,
             ..VOTE

@@ -5,10 +5,10 @@
 //! * [`placement`], [`redundancy`]: placement of replicas, whole or as parity;
 //! * [`cut_agreement`], [`memory_demand`]: agreement of stopped workers to take a checkpoint;
 //! * [`pending_stages`], [`max_reduction`]: a checkpoint until its commit, on which workers vote;
-//! * [`recovery_attempt`], [`meeting`], [`replica_inventory`], [`recovery_plan`]: the way back after
-//!   failures, with replacements and sources of replicas;
-//! * [`agreement`], [`assembly`], [`gathering`]: agreement on a checkpoint, and the order in which
-//!   threads enter collectives meanwhile;
+//! * [`recovery_attempt`], [`meeting`], [`replica_inventory`], [`recovery_plan`]: the way back
+//!   after failures, with replacements and sources of replicas;
+//! * [`candidate_schedule`], [`agreement`]: agreement on the time of a checkpoint;
+//! * [`assembly`], [`gathering`]: order in which threads enter collectives and constructors;
 //! * [`communicator_plan`]: order in which communicators are created in a new MPI instance;
 //! * [`query_policy`]: decision when to query a buddy for equal pages;
 //! * [`pace`]: intervals between checkpoints;
@@ -19,6 +19,7 @@
 
 pub mod agreement;
 pub mod assembly;
+pub mod candidate_schedule;
 pub mod communicator_plan;
 pub mod compression;
 pub mod cut_agreement;

@@ -1,6 +1,6 @@
 //! Maximum over all workers, in rounds of messages.
 //!
-//! In each round a worker sends its current maximum to the workers at 1, 2 and 3 times a power of
+//! A worker sends its current maximum in each round to the workers at 1, 2 and 3 times a power of
 //! four above it, and receives from those equally far below. After the last round the numbers of
 //! all workers have reached every worker, directly or indirectly (dissemination: Hensgen, Finkel,
 //! Manber 1988). A number that arrives repeatedly does not change a maximum.
@@ -75,13 +75,17 @@ impl MaxReduction {
         self.maxima
     }
 
-    /// Returns the workers to which this one sends in a round; empty after the last round.
+    /// Returns the workers to which this one sends in a round.
+    ///
+    /// Empty after the last round.
     pub fn destinations(&self, round: u32) -> impl Iterator<Item = Worker> + use<> {
         let (me, workers) = (self.me, self.workers);
         distances(round, workers).map(move |distance| above(me, distance, workers))
     }
 
-    /// Returns the workers from which this one receives in a round; empty after the last round.
+    /// Returns the workers from which this one receives in a round.
+    ///
+    /// Empty after the last round.
     pub fn sources(&self, round: u32) -> impl Iterator<Item = Worker> + use<> {
         let (me, workers) = (self.me, self.workers);
         distances(round, workers).map(move |distance| above(me, workers - distance, workers))

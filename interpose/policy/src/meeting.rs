@@ -25,7 +25,7 @@ pub struct MeetingContext<'a> {
     pub has_disk_level: bool,
 }
 
-/// What a process does next, together with all others.
+/// Next action of a process, together with all others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MeetingAction {
     /// Exchange the spares that the daemon has named; [`Meeting::dead`] need replacements.

@@ -10,7 +10,7 @@
 //! worker sees the end of the vote, complete replicas of every worker exist, and the checkpoint can
 //! be restored whichever process fails. Until then, the previous checkpoint stays intact.
 
-/// What a worker waits for.
+/// Condition for which a worker waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum PendingStage {
     /// The checksums of the captured pages, and with parity the changes.

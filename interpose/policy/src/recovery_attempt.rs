@@ -4,12 +4,12 @@
 //! of the MPI library. No stage has an error path of its own. This is correct because the replicas
 //! stay intact until the last stage, and because of the three waits:
 //!
-//! - [`AwaitAgreement`](AttemptStage::AwaitAgreement): afterwards all processes have discarded other
+//! - [`AwaitAgreement`](AttemptStage::AwaitAgreement): all processes have discarded other
 //!   checkpoints than that of the plan, so files may be rolled back to it;
-//! - [`AwaitFiles`](AttemptStage::AwaitFiles): afterwards all nodes have rolled their files back, so
-//!   files may be opened;
-//! - [`AwaitSuccess`](AttemptStage::AwaitSuccess): afterwards all workers have restored their memory
-//!   and all replicas exist again, so processes may resume the program.
+//! - [`AwaitFiles`](AttemptStage::AwaitFiles): all nodes have rolled their files back, so files may
+//!   be opened;
+//! - [`AwaitSuccess`](AttemptStage::AwaitSuccess): all workers have restored their memory, and all
+//!   replicas exist again, so processes may resume the program.
 //!
 //! A process may have passed a wait although another one has failed there. Both meet again in the
 //! next generation, whose plan follows from what each of them reports.

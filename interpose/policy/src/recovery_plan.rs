@@ -9,6 +9,7 @@ use crate::plan_input::PlanInput;
 pub use crate::plan_input::RequestedSpare;
 pub use crate::process_report::{DamagedReplica, KeptReplicas, ProcessReport};
 use crate::redundancy::Redundancy;
+pub use crate::takeovers::Takeover;
 use crate::takeovers::Takeovers;
 use std::ffi::c_int;
 use understudy_numbers::{Epoch, ProcessNumber, Worker};
@@ -19,17 +20,6 @@ pub struct Verdict {
     pub why: String,
     /// Exit status.
     pub status: c_int,
-}
-
-/// Replacement of a dead worker by a joining process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Takeover {
-    pub worker: Worker,
-    pub process: ProcessNumber,
-    /// True if the process already has the worker's own replica.
-    pub has_own: bool,
-    /// Layers (1 << layer) in which it already has the replica that the worker stored.
-    pub layers: u64,
 }
 
 /// Transfer of a worker's own replica, or of a part, from a buddy.
@@ -321,7 +311,7 @@ pub fn all_replicas(redundancy: &Redundancy, workers: u32) -> Vec<ReplicaRebuild
 /// dead may have committed it. If none of the dead can have committed it, the epoch with the lower
 /// cost is the best.
 ///
-/// If only dead processes have committed the last epoch, the one before is another candidate: every
+/// The epoch before is another candidate if only dead processes have committed the last one: every
 /// living worker still has it, and undo logs reach back to it.
 fn candidate_epochs(input: &PlanInput, dead: &[Worker]) -> Result<Vec<Epoch>, PlanFailure> {
     let workers = || input.living.iter().filter(|report| report.worker.is_some());

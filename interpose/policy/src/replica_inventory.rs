@@ -22,7 +22,9 @@ impl ReplicaInventory {
         damaged: Vec::new(),
     };
 
-    /// Returns the replicas of a joining process, from a dead process or from a failed attempt.
+    /// Returns the replicas of a joining process.
+    ///
+    /// A dead process has left the replicas, or an attempt has failed after they were received.
     pub fn kept(&self) -> Option<KeptReplicas> {
         self.kept
     }
@@ -101,7 +103,7 @@ impl ReplicaInventory {
         }
     }
 
-    /// Records that the replica of `worker` in process `at` has been replaced by a good one.
+    /// Records that a damaged replica of `worker` in process `at` was replaced.
     pub fn accept(&mut self, worker: Worker, at: ProcessNumber) {
         let replaced = DamagedReplica { worker, at };
         self.damaged.retain(|replica| *replica != replaced);

@@ -2,9 +2,19 @@
 
 use crate::plan_input::PlanInput;
 use crate::process_report::{KeptReplicas, ProcessReport};
-use crate::recovery_plan::Takeover;
 use std::collections::HashMap;
 use understudy_numbers::{Epoch, ProcessNumber, Worker};
+
+/// Replacement of a dead worker by a joining process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Takeover {
+    pub worker: Worker,
+    pub process: ProcessNumber,
+    /// True if the process already has the worker's own replica.
+    pub has_own: bool,
+    /// Layers (1 << layer) in which it already has the replica that the worker stored.
+    pub layers: u64,
+}
 
 /// Replacements of a plan, indexed by worker.
 pub struct Takeovers {
@@ -29,7 +39,7 @@ impl Takeovers {
         );
         let mut free = FreeProcesses::new(joining);
         let holders: Vec<Option<&ProcessReport>> = match epoch {
-            Some(epoch) => free.take_holders(dead, epoch),
+            Some(epoch) => free.take_those_with_replicas(dead, epoch),
             None => vec![None; dead.len()],
         };
         let hints: HashMap<Worker, ProcessNumber> = input
@@ -102,7 +112,11 @@ impl<'a> FreeProcesses<'a> {
     }
 
     /// Takes the first process with replicas of each of these workers.
-    fn take_holders(&mut self, dead: &[Worker], epoch: Epoch) -> Vec<Option<&'a ProcessReport>> {
+    fn take_those_with_replicas(
+        &mut self,
+        dead: &[Worker],
+        epoch: Epoch,
+    ) -> Vec<Option<&'a ProcessReport>> {
         let mut holders: HashMap<Worker, usize> = HashMap::new();
         for (at, report) in self.processes.iter().enumerate() {
             let kept = report.and_then(|report| report.kept);

@@ -92,7 +92,7 @@ pub fn take(rt: &Runtime) -> Result<(), Rewound> {
     user::begin_section(rt, epoch);
     let live = user::live_stack(state.main_stack(&frame), &state.layout);
     let scan = Instant::now();
-    let at_point = schedule::schedule(rt).at_cut_point;
+    let at_point = schedule::schedule(rt).at_candidate;
     let left_out = annotations::omitted_pages(rt, at_point);
     let elided = reverse_computation::elidable_pages(rt, at_point);
     let Captured {
@@ -126,8 +126,8 @@ pub fn take(rt: &Runtime) -> Result<(), Rewound> {
     let pages = delta.page_count();
     events::emit(Kind::Cut {
         epoch,
-        at_call: schedule::schedule(rt).cut_points,
-        candidates: schedule::schedule(rt).cut_points,
+        at_call: schedule::schedule(rt).candidates,
+        candidates: schedule::schedule(rt).candidates,
     });
     let bytes = pages * understudy_image::PAGE_SIZE as u64 + encoded.bytes.len() as u64;
     let scan_ns = (scan - began).as_nanos() as u64;

@@ -1,12 +1,13 @@
 //! Borrows of the schedule, and its restoration.
 
 use super::job_pace::JobPace;
-use super::schedule_state::{CutState, Schedule};
+use super::schedule_state::CutState;
 use crate::generated::MAY_WAIT;
 use crate::work_flags::{self, AGREEING, CUT_REQUESTED};
 use crate::{Runtime, arch};
 use std::cell::RefMut;
 use std::time::Instant;
+use understudy_policy::candidate_schedule::Schedule;
 
 /// Borrows the schedule and the votes.
 #[inline]
@@ -32,7 +33,7 @@ pub fn restore(rt: &Runtime, schedule: Schedule, at_call: bool) {
     };
     rt.schedule.state.set(CutState {
         last: Some(Instant::now()),
-        resumed: at_call && schedule.at_cut_point,
+        resumed: at_call && schedule.at_candidate,
         pace,
         cost,
         ..CutState::with_schedule(schedule)

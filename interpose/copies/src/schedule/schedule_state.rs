@@ -7,22 +7,8 @@ use crate::max_allreduce::MaxAllreduce;
 use crate::runtime_state::StateCell;
 use std::time::{Duration, Instant};
 use understudy_policy::assembly::Assemblies;
+use understudy_policy::candidate_schedule::Schedule;
 use understudy_policy::gathering::EntryVotes;
-
-/// Part of the schedule that belongs to the program's time line; saved with a cut.
-#[derive(Clone, Copy, Debug, Default, bincode::Encode, bincode::Decode)]
-pub struct Schedule {
-    /// Number of cut points passed since MPI_Init.
-    pub cut_points: u64,
-    /// Cut point of the next decision.
-    pub next: u64,
-    /// Number of cut points from one decision to the next.
-    pub stride: u64,
-    /// True if a cut was postponed to the next cut point.
-    pub is_postponed: bool,
-    /// True if the cut is at a cut point.
-    pub at_cut_point: bool,
-}
 
 /// Position of the program, and the time at which cuts are due.
 pub struct ScheduleState {
@@ -33,7 +19,7 @@ impl ScheduleState {
     /// State at the start of the process.
     pub const fn start() -> ScheduleState {
         ScheduleState {
-            state: StateCell::new(CutState::with_schedule(START_SCHEDULE)),
+            state: StateCell::new(CutState::with_schedule(Schedule::START)),
         }
     }
 }
@@ -49,19 +35,19 @@ pub struct CollectiveVote {
 pub struct CutState {
     /// Part that is saved.
     pub schedule: Schedule,
-    /// First cut point that requires an action.
+    /// First candidate that requires an action.
     ///
-    /// The next decision, or every cut point while a vote needs help.
+    /// The next decision, or every candidate while a vote needs help.
     pub next_action: u64,
-    /// Vote for the next decision: end of the interval, and time of a cut point.
+    /// Vote for the next decision: end of the interval, and time of a candidate.
     pub vote: Option<MaxAllreduce>,
     /// Time of the last cut that was taken or refused.
     pub last: Option<Instant>,
     /// Number of successive intervals in which a worker has refused the cut.
     pub refusals: u32,
-    /// Time and cut point of the last decision, to measure the time per cut point.
+    /// Time and candidate of the last decision, to measure the time per candidate.
     pub decided: Option<(Instant, u64)>,
-    /// True if the next cut point is the call to which the program was rewound.
+    /// True if the next candidate is the call to which the program was rewound.
     ///
     /// The call was a cut already.
     pub resumed: bool,
@@ -106,12 +92,3 @@ impl CutState {
         }
     }
 }
-
-/// The schedule at the start of the process.
-const START_SCHEDULE: Schedule = Schedule {
-    cut_points: 0,
-    next: 1,
-    stride: 1,
-    is_postponed: false,
-    at_cut_point: true,
-};

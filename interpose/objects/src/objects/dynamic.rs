@@ -4,8 +4,8 @@
 
 mod dynamic_entry;
 mod ports;
+mod spawn_counts;
 
-pub use dynamic_entry::{
-    SpawnCounts, get, get_mut, record_capture, record_commit, record_rollback,
-};
+pub use dynamic_entry::{get, get_mut, record_capture, record_commit, record_rollback};
 pub use ports::{ConnectProgress, ConnectionMessage, ConnectionState, FoundPeer, PublicBoard};
+pub use spawn_counts::SpawnCounts;

@@ -2,9 +2,11 @@
 //!
 //! No worker waits forever. At a cut all workers stand still outside of collectives.
 
-use super::{Agreement, CallAction, VotePhase};
+use super::{AgreementVotes, CallAction, VoteAction, VoteKind, WorkerState};
 use crate::dice::Dice;
+use crate::max_reduction::Numbers;
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 const PROGRAMS: u64 = 20_000;
 /// Number of polls per resumption of a worker that stands still, on average.
@@ -21,13 +23,15 @@ enum Step {
     Await(usize),
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Worker {
     program: VecDeque<Step>,
     /// True inside of a call that does not poll.
     is_blind: bool,
     is_requested: bool,
-    agreement: Agreement,
+    votes: AgreementVotes,
+    /// Vote under way.
+    kind: VoteKind,
     /// Last attempt for which the worker has voted, by vote.
     voted: [u64; 3],
     /// Received attempts during which a worker has resumed.
@@ -35,6 +39,22 @@ struct Worker {
     /// Number of received messages, by sender.
     received: Vec<u64>,
     cuts: u64,
+}
+
+impl Worker {
+    fn new() -> Worker {
+        Worker {
+            program: VecDeque::new(),
+            is_blind: false,
+            is_requested: false,
+            votes: AgreementVotes::NONE,
+            kind: VoteKind::First,
+            voted: [0; 3],
+            news: VecDeque::new(),
+            received: Vec::new(),
+            cuts: 0,
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -60,8 +80,8 @@ struct AgreementTestJob {
     dice: Dice,
     workers: Vec<Worker>,
     collectives: Vec<Collective>,
-    /// Second and third votes, by attempt.
-    agreed: [BTreeMap<u64, Vec<bool>>; 2],
+    /// Numbers of the votes, by attempt.
+    numbers: [BTreeMap<u64, Vec<Numbers>>; 3],
     flags: Vec<bool>,
     /// Number of cuts.
     cuts: u64,
@@ -76,12 +96,12 @@ impl AgreementTestJob {
             dice: Dice(seed),
             workers: Vec::new(),
             collectives: Vec::new(),
-            agreed: Default::default(),
+            numbers: Default::default(),
             flags: Vec::new(),
             cuts: 0,
         };
         let count = 2 + job.dice.below(4);
-        job.workers.resize_with(count, Worker::default);
+        job.workers.resize_with(count, Worker::new);
         job.workers
             .iter_mut()
             .for_each(|worker| worker.received = vec![0; count]);
@@ -140,48 +160,36 @@ impl AgreementTestJob {
         while self.dice.below(3) > 0
             && let Some(attempt) = self.workers[who].news.pop_front()
         {
-            if self.workers[who].agreement.record_resumption(attempt) {
+            if self.workers[who].votes.agreement.record_resumption(attempt) {
                 self.notify_all(attempt);
             }
         }
-        let mut agreement = self.workers[who].agreement;
-        if !agreement.is_under_way() {
+        let mut votes = self.workers[who].votes;
+        if !votes.agreement.is_under_way() {
             if !std::mem::take(&mut self.workers[who].is_requested) {
                 return true;
             }
-            agreement.begin();
-            self.workers[who].voted[0] = agreement.number;
+            let action = votes.begin(WorkerState::default(), [0; 2]);
+            self.start_vote(who, votes.agreement.number(), action);
         }
-        let attempt = agreement.number;
-        let vote = match agreement.phase {
-            VotePhase::FirstVote => 0,
-            VotePhase::SecondVote { .. } => 1,
-            VotePhase::ThirdVote { .. } => 2,
-            VotePhase::Over | VotePhase::Agreed => panic!("{agreement:?} is over"),
-        };
-        if self.is_over(vote, attempt) && self.dice.below(3) > 0 {
-            let all = |said: &BTreeMap<u64, Vec<bool>>| said[&attempt].iter().all(|&agrees| agrees);
-            let says = match vote {
-                0 => agreement.end_first_vote(true, true),
-                1 => agreement.end_second_vote(all(&self.agreed[0])),
-                _ => {
-                    agreement.end_third_vote(all(&self.agreed[1]));
-                    None
-                }
-            };
-            if let Some(says) = says {
-                self.agreed[vote].entry(attempt).or_default().push(says);
-                self.workers[who].voted[vote + 1] = attempt;
-            }
-        } else if agreement.permitted_action() == CallAction::Stop
-            && agreement.may_resume()
+        let attempt = votes.agreement.number();
+        let kind = self.workers[who].kind as usize;
+        if self.is_over(kind, attempt) && self.dice.below(3) > 0 {
+            let all = self.numbers[kind][&attempt].iter().copied();
+            let maxima = all.reduce(|all, own| std::array::from_fn(|at| all[at].max(own[at])));
+            let maxima = maxima.expect("all have voted");
+            let action = votes.end_vote(maxima, WorkerState::default(), Duration::ZERO);
+            self.start_vote(who, attempt, action);
+        } else if votes.agreement.permitted_action() == CallAction::Stop
+            && votes.agreement.may_resume()
             && self.dice.below(POLLS_PER_RESUMPTION) == 0
         {
-            assert!(agreement.resume(), "{agreement:?}");
+            assert!(votes.give_up_after(Duration::MAX, Duration::ZERO));
+            assert!(votes.agreement.resume(), "{votes:?}");
             self.notify_all(attempt);
         }
-        self.workers[who].agreement = agreement;
-        match agreement.permitted_action() {
+        self.workers[who].votes = votes;
+        match votes.agreement.permitted_action() {
             CallAction::Resume => true,
             CallAction::Stop => false,
             CallAction::Cut => {
@@ -191,21 +199,31 @@ impl AgreementTestJob {
         }
     }
 
+    /// Records the numbers of a vote that starts; another action ends the attempt.
+    fn start_vote(&mut self, who: usize, attempt: u64, action: VoteAction) {
+        if let VoteAction::Start(kind, numbers) = action {
+            let all = self.numbers[kind as usize].entry(attempt).or_default();
+            all.push(numbers);
+            self.workers[who].kind = kind;
+            self.workers[who].voted[kind as usize] = attempt;
+        }
+    }
+
     /// Takes the cut; asserts that all other workers arrive without another step.
     fn cut(&mut self, who: usize) {
-        let number = self.workers[who].agreement.number;
+        let number = self.workers[who].votes.agreement.number();
         for other in &self.workers {
             let has_taken = other.cuts > self.workers[who].cuts;
             assert!(!other.is_blind || has_taken, "{other:?} does not look");
             assert!(
-                has_taken || other.agreement.permitted_action() != CallAction::Resume,
+                has_taken || other.votes.agreement.permitted_action() != CallAction::Resume,
                 "{other:?} goes on"
             );
-            assert!(has_taken || other.agreement.number == number);
+            assert!(has_taken || other.votes.agreement.number() == number);
         }
         self.workers[who].cuts += 1;
         self.cuts = self.cuts.max(self.workers[who].cuts);
-        self.workers[who].agreement.end();
+        self.workers[who].votes.end();
     }
 
     /// Executes one step of a worker; returns false if the worker cannot proceed.
@@ -224,7 +242,8 @@ impl AgreementTestJob {
         {
             return false;
         }
-        let looks = self.workers[who].agreement.is_under_way() || self.workers[who].is_requested;
+        let looks =
+            self.workers[who].votes.agreement.is_under_way() || self.workers[who].is_requested;
         match next {
             // A worker in a wait without polling receives no request before the wait is over.
             Step::Receive(_) | Step::Send(_)
@@ -233,7 +252,7 @@ impl AgreementTestJob {
                 return true;
             }
             Step::Receive(from) if self.workers[who].received[from] == 0 => {
-                self.workers[who].is_blind = !self.workers[who].agreement.is_under_way();
+                self.workers[who].is_blind = !self.workers[who].votes.agreement.is_under_way();
                 return false;
             }
             Step::Receive(from) => self.workers[who].received[from] -= 1,
@@ -247,12 +266,12 @@ impl AgreementTestJob {
                     if looks && self.dice.below(2) == 0 {
                         self.poll(who);
                     }
-                    if self.workers[who].agreement.permitted_action() == CallAction::Stop {
+                    if self.workers[who].votes.agreement.permitted_action() == CallAction::Stop {
                         self.poll(who);
                         return true;
                     }
-                    if self.workers[who].agreement.resume() {
-                        let attempt = self.workers[who].agreement.last_resumed;
+                    if self.workers[who].votes.agreement.resume() {
+                        let attempt = self.workers[who].votes.agreement.last_resumed();
                         self.notify_all(attempt);
                     }
                     self.collectives[number].entered.push(who);
@@ -274,7 +293,7 @@ impl AgreementTestJob {
         while self.workers.iter().any(|worker| !worker.program.is_empty()) {
             let who = self.dice.below(self.workers.len());
             idle = if self.step(who)
-                && self.workers[who].agreement.permitted_action() != CallAction::Stop
+                && self.workers[who].votes.agreement.permitted_action() != CallAction::Stop
             {
                 0
             } else {

@@ -73,7 +73,9 @@ fn explore(start: Vec<Job>, depth: u32) -> Explored {
     explored
 }
 
-/// Runs an attempt without a failure, in which every order of the stages has one result.
+/// Runs an attempt without a failure.
+///
+/// Every order of the stages has the same result.
 fn run_to_success(mut job: Job) {
     while !job.has_succeeded() {
         let movable = (0..WORKERS as usize).find(|&index| job.can_proceed(index));

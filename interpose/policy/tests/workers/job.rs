@@ -39,7 +39,7 @@ impl fmt::Debug for Job {
     }
 }
 
-/// What the future of a job depends on.
+/// State on which the future of a job depends.
 pub type JobState = (Vec<Process>, Epoch, Option<Epoch>);
 
 impl Job {
@@ -108,7 +108,7 @@ impl Job {
             let has_own = match (process.worker, plan.takeover(worker)) {
                 (Some(_), _) => plan.source(worker).is_none(),
                 (None, Some(takeover)) => takeover.has_own,
-                (None, None) => panic!("nobody is worker {worker}: {plan:?}"),
+                (None, None) => panic!("no process is worker {worker}: {plan:?}"),
             };
             if has_own {
                 let memory = &process.memory;
@@ -175,7 +175,7 @@ impl Job {
             let all_left = Worker::all(self.workers()).all(|worker| is_left(worker, epoch));
             assert!(
                 !(all_left && can_reach(epoch)),
-                "all replicas of checkpoint {epoch} are left, but {failure:?}: {self:?}"
+                "no replica of epoch {epoch} is missing, but {failure:?}: {self:?}"
             );
         }
     }

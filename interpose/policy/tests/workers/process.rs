@@ -123,7 +123,9 @@ impl Process {
         }
     }
 
-    /// Returns a joining process, which adopts the replicas of a failed one, if they are left.
+    /// Returns a joining process.
+    ///
+    /// The process adopts the replicas that a failed one has left.
     pub fn joining(
         number: ProcessNumber,
         record: Option<ReplicaRecord>,

@@ -33,7 +33,9 @@ impl Dice {
     }
 }
 
-/// Runs the recovery of a job; returns the epoch, or `None` if the job is lost.
+/// Runs the recovery of a job, and returns the epoch.
+///
+/// `None` if the job is lost.
 fn recover(mut job: Job, dice: &mut Dice, recoveries: &mut u64) -> Option<Epoch> {
     let workers = job.processes.len();
     while job.meet() {
@@ -63,7 +65,9 @@ fn recover(mut job: Job, dice: &mut Dice, recoveries: &mut u64) -> Option<Epoch>
     None
 }
 
-/// Runs a job until it is lost or has taken all checkpoints; returns the number of recoveries.
+/// Runs a job until it has taken all checkpoints.
+///
+/// Returns the number of recoveries, and true if the job is lost.
 fn run(seed: u64) -> (u64, bool) {
     let mut dice = Dice(seed);
     let workers = 4 + dice.below(13) as u32;

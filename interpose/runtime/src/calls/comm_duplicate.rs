@@ -12,7 +12,7 @@ use crate::objects::comm::create::PendingDuplicate;
 use crate::objects::comm::{self, freed};
 use crate::{attempt, drained, errors, requests};
 use std::ffi::c_int;
-use understudy_mpi::comm::byte;
+use understudy_mpi::bytes::byte;
 use understudy_mpi::real_types::{RealComm, RealRequest};
 
 /// Completes a duplicate: runs the copy functions of attributes (7.7.2).

@@ -15,8 +15,8 @@ use crate::{copies, fault};
 use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::rc::Rc;
+use understudy_mpi::bytes::byte;
 use understudy_mpi::call::ABANDONED;
-use understudy_mpi::comm::byte;
 use understudy_mpi::real_types::{PROC_NULL, RealRequest, RealWin};
 
 /// Target of an accumulate.

@@ -9,14 +9,15 @@ use super::take::take_at;
 use crate::arch::{self, Rewound, mpi_lock};
 use crate::control_messages::{self, Peer, tag};
 use crate::generated::MAY_WAIT;
-use crate::max_allreduce::{MaxAllreduce, destinations_of_all_rounds};
+use crate::max_allreduce::{MaxAllreduce, Numbers, destinations_of_all_rounds};
 use crate::objects::comm;
-use crate::schedule::{self, AnywhereAgreement, AnywhereVote, CallAction, CutState};
+use crate::schedule::{self, AnywhereAgreement, CallAction, CutState};
 use crate::work_flags::{self, AGREEING, CUT_REQUESTED, MULTIPLE_THREADS};
 use crate::{DOOR, Runtime};
 use crate::{checkpoint, checkpoint_watchdog, journal, recovery, world};
 use std::time::{Duration, Instant};
 use understudy_mpi as mpi;
+use understudy_policy::agreement::{VoteAction, VoteKind, WorkerState};
 
 /// Message for a failed vote.
 const NO_AGREEMENT: &str = "the workers cannot agree on a cut";
@@ -29,24 +30,8 @@ const ENTRY_WAIT: (u32, Duration, Duration) =
 ///
 /// While a worker waits at an entry, others wait inside of calls, and vote at their next one.
 const MAX_WAITING_ENTRIES: u32 = 4;
-/// Number of attempts in direct succession, if the only obstacle was that a worker continued.
-const MAX_ATTEMPTS: u32 = 6;
-
-/// Time for which a worker stops before all workers have reached a call.
-///
-/// Other workers may wait for it outside of MPI. The values are the divisor of the interval, which
-/// gives the minimum, and the maximum. The time doubles whenever the worker has given up.
-const STOP_TIME: (u32, Duration) = (4, Duration::from_secs(64));
-/// Delay of the attempt after a worker has given up, as a multiple.
-///
-/// The unit is the time for which the worker was stopped.
-const PAUSE_FACTOR: u32 = 10;
-
-/// Vote of a worker that has continued, in the second and the third vote.
-///
-/// `OBJECTS` is the vote for another objection.
-const HAS_CONTINUED: i64 = 1;
-const OBJECTS: i64 = 2;
+/// Divisor of the interval that gives the minimum stop time.
+const STOP_DIVISOR: u32 = 4;
 
 /// Takes part in an agreement on a cut at a call.
 ///
@@ -121,7 +106,8 @@ fn wait_outside(rt: &Runtime) -> Result<(), Rewound> {
         }
         let may_wait = {
             let anywhere = &schedule::state(rt).anywhere;
-            let waits = anywhere.agreement.is_vote_end_near() || work_flags::is_set(CUT_REQUESTED);
+            let waits =
+                anywhere.votes.agreement.is_vote_end_near() || work_flags::is_set(CUT_REQUESTED);
             waits && anywhere.waits_until.is_some_and(|end| Instant::now() < end)
         };
         if may == CallAction::Resume && !may_wait {
@@ -160,7 +146,7 @@ pub fn leave_at_end(rt: &Runtime) {
 
 #[inline]
 fn continue_program(rt: &Runtime) -> mpi::Result<()> {
-    if work_flags::is_set(AGREEING) && schedule::state(rt).anywhere.agreement.resume() {
+    if work_flags::is_set(AGREEING) && schedule::state(rt).anywhere.votes.agreement.resume() {
         send_continued(rt)?;
     }
     Ok(())
@@ -189,7 +175,11 @@ fn end_attempt() {
 fn step(rt: &Runtime) -> Result<CallAction, Rewound> {
     checkpoint::poll(rt)?;
     recovery::check_own(rt, advance(rt), NO_AGREEMENT)?;
-    let may = schedule::state(rt).anywhere.agreement.permitted_action();
+    let may = schedule::state(rt)
+        .anywhere
+        .votes
+        .agreement
+        .permitted_action();
     if may == CallAction::Stop && gives_up(rt) {
         leave(rt)?;
         return Ok(CallAction::Resume);
@@ -198,34 +188,24 @@ fn step(rt: &Runtime) -> Result<CallAction, Rewound> {
         return Ok(may);
     }
     take_at(rt, false)?;
-    {
-        let anywhere = &mut schedule::state(rt).anywhere;
-        anywhere.agreement.end();
-        anywhere.attempts = 0;
-    }
+    schedule::state(rt).anywhere.votes.end();
     end_attempt();
     Ok(CallAction::Resume)
 }
 
-/// Returns the time for which this worker stops.
-///
-/// The time is at least a fraction of the interval, and longer if the worker has given up before.
-fn stop_time(state: &CutState) -> Duration {
-    state
-        .anywhere
-        .max_stop_time
-        .max(state.pace.interval() / STOP_TIME.0)
+/// Returns the minimum stop time: how long this worker waits for all to reach a call.
+fn min_stop_time(state: &CutState) -> Duration {
+    state.pace.interval() / STOP_DIVISOR
 }
 
-/// Returns true if this worker gives up, as it has been stopped for this time.
+/// Returns true if this worker gives up, as it has been stopped for long.
 fn gives_up(rt: &Runtime) -> bool {
     let state = &mut *schedule::state(rt);
-    let stands = stop_time(state);
-    let anywhere = &mut state.anywhere;
-    let is_long = |since: Instant| since.elapsed() >= stands;
-    let gives_up = anywhere.agreement.may_resume() && anywhere.stood_since.is_some_and(is_long);
-    anywhere.has_resumed |= gives_up;
-    gives_up
+    let min_stop_time = min_stop_time(state);
+    let AnywhereAgreement {
+        votes, stood_since, ..
+    } = &mut state.anywhere;
+    stood_since.is_some_and(|since| votes.give_up_after(since.elapsed(), min_stop_time))
 }
 
 /// True if this worker objects to a cut outside of candidates.
@@ -233,118 +213,81 @@ fn objects_now(rt: &Runtime) -> bool {
     schedule::state(rt).inhibit_depth > 0 || journal::is_recording(rt) || comm::has_any_spawned(rt)
 }
 
+/// Advances the votes of the present attempt, or begins an attempt.
 fn advance(rt: &Runtime) -> mpi::Result<()> {
     receive_continued(rt)?;
     let objects = objects_now(rt);
-    let world = world::get(rt);
-    let parts = (world::worker(rt), world.worker_count);
     let mut guard = schedule::state(rt);
     let state = &mut *guard;
-    let (hold, stands_now) = (entry_wait(state), stop_time(state));
-    let AnywhereAgreement {
-        agreement,
-        vote,
-        vote_kind: which,
-        terms,
-        attempts: tries,
-        waits_until,
-        further_waits: holds,
-        stood_since,
-        max_stop_time: stands,
-        has_resumed: has_given_up,
-    } = &mut state.anywhere;
-    // True if another attempt may follow at once.
-    let mut is_near = false;
-    if !agreement.is_under_way() {
+    let worker = WorkerState {
+        objects,
+        candidates: state.schedule.candidates,
+    };
+    let mut action = None;
+    if !state.anywhere.votes.agreement.is_under_way() {
         work_flags::clear(CUT_REQUESTED);
         work_flags::set(AGREEING);
         arch::divert(&MAY_WAIT);
-        agreement.begin();
-        (*waits_until, *holds, *which) = (
-            Some(Instant::now() + hold),
-            MAX_WAITING_ENTRIES - 1,
-            AnywhereVote::Gather,
-        );
-        let [cost, rate] = state.pace.terms();
-        let says = [i64::from(objects), cost, 0, rate];
-        let first = MaxAllreduce::new(world.private, tag::CUT_GATHER, parts, says);
-        vote.insert(first).start()?;
+        let terms = state.pace.terms();
+        action = Some(state.anywhere.votes.begin(worker, terms));
     }
-    while let Some(under_way) = vote {
-        // In the first vote the second number is a cost, and the fourth a rate.
-        let Some([objections, most, least, rate]) = under_way.poll()? else {
-            return Ok(());
-        };
-        *vote = None;
-        log::debug!(
-            "attempt {}, {which:?}: {objections} object",
-            agreement.number()
-        );
-        let candidates = state.schedule.cut_points as i64;
-        let (agrees, tag) = match which {
-            AnywhereVote::Gather => {
-                *terms = [most, rate];
-                *stood_since = Some(Instant::now());
-                (
-                    agreement.end_first_vote(objections == 0, !objects),
-                    tag::CUT_QUIESCED,
-                )
-            }
-            // If some workers have passed more candidates than others, messages of a collective are
-            // in flight.
-            AnywhereVote::Stand => (
-                agreement.end_second_vote(objections == 0 && most == -least),
-                tag::CUT_CONFIRM,
-            ),
-            AnywhereVote::Confirm => {
-                agreement.end_third_vote(objections == 0);
-                (None, tag::CUT_CONFIRM)
-            }
-        };
-        is_near = *which != AnywhereVote::Gather && objections == HAS_CONTINUED;
-        if agreement.permitted_action() == CallAction::Cut {
+    loop {
+        match action {
+            Some(VoteAction::Start(kind, numbers)) => start_vote(rt, state, kind, numbers)?,
             // All have passed an equal number of candidates, since the pace determines the distance
             // of votes.
-            state.pace.agree(*terms);
+            Some(VoteAction::Cut(terms)) => {
+                state.pace.agree(terms);
+                return Ok(());
+            }
+            Some(VoteAction::Retry) => {
+                end_attempt();
+                work_flags::set(CUT_REQUESTED);
+                return Ok(());
+            }
+            Some(VoteAction::GiveUp { pause }) => {
+                drop(guard);
+                end_attempt();
+                checkpoint_watchdog::request_later(comm::has_any_spawned(rt), pause);
+                return Ok(());
+            }
+            None => {}
         }
-        if let Some(agrees) = agrees {
-            let says = match (objects, agrees) {
-                (true, _) => OBJECTS,
-                (false, false) => HAS_CONTINUED,
-                (false, true) => 0,
-            };
-            *which = which.next();
-            (*waits_until, *holds) = (Some(Instant::now() + hold), MAX_WAITING_ENTRIES - 1);
-            let next = MaxAllreduce::new(
-                world.private,
-                tag,
-                parts,
-                [says, candidates, -candidates, 0],
-            );
-            vote.insert(next).start()?;
-        }
+        let Some(vote) = &mut state.anywhere.vote else {
+            return Ok(());
+        };
+        let Some(maxima) = vote.poll()? else {
+            return Ok(());
+        };
+        state.anywhere.vote = None;
+        log::debug!("{:?}: {maxima:?}", state.anywhere.votes);
+        let min_stop_time = min_stop_time(state);
+        let votes = &mut state.anywhere.votes;
+        action = Some(votes.end_vote(maxima, worker, min_stop_time));
     }
-    if !agreement.is_under_way() {
-        *tries += 1;
-        let is_near = is_near && *tries < MAX_ATTEMPTS;
-        if !is_near {
-            *tries = 0;
-        }
-        let pause = std::mem::take(has_given_up).then_some(stands_now * PAUSE_FACTOR);
-        if pause.is_some() {
-            *stands = (stands_now * 2).min(STOP_TIME.1);
-        }
-        drop(guard);
-        end_attempt();
-        match pause {
-            None if is_near => work_flags::set(CUT_REQUESTED),
-            pause => checkpoint_watchdog::request_later(
-                comm::has_any_spawned(rt),
-                pause.unwrap_or_default(),
-            ),
-        }
+}
+
+fn start_vote(
+    rt: &Runtime,
+    state: &mut CutState,
+    kind: VoteKind,
+    numbers: Numbers,
+) -> mpi::Result<()> {
+    let tag = match kind {
+        VoteKind::First => tag::CUT_GATHER,
+        VoteKind::Second => tag::CUT_QUIESCED,
+        VoteKind::Third => tag::CUT_CONFIRM,
+    };
+    let now = Instant::now();
+    if kind == VoteKind::Second {
+        state.anywhere.stood_since = Some(now);
     }
-    Ok(())
+    let (world, end) = (world::get(rt), now + entry_wait(state));
+    let anywhere = &mut state.anywhere;
+    (anywhere.waits_until, anywhere.further_waits) = (Some(end), MAX_WAITING_ENTRIES - 1);
+    let me = (world::worker(rt), world.worker_count);
+    let vote = MaxAllreduce::new(world.private, tag, me, numbers);
+    anywhere.vote.insert(vote).start()
 }
 
 /// Sends that a worker continues in the present attempt, or in the latest known one.
@@ -359,9 +302,10 @@ fn send_continued(rt: &Runtime) -> mpi::Result<()> {
         rank,
         tag: tag::CUT_VETO,
     });
-    state
-        .control_messages
-        .send(state.anywhere.agreement.last_resumed().to_ne_bytes(), to)
+    state.control_messages.send(
+        state.anywhere.votes.agreement.last_resumed().to_ne_bytes(),
+        to,
+    )
 }
 
 /// Receives messages from workers that continue.
@@ -374,6 +318,7 @@ fn receive_continued(rt: &Runtime) -> mpi::Result<()> {
         let attempt = u64::from_ne_bytes(bytes.try_into().map_err(|_| mpi::Error::INTERN)?);
         let is_news = schedule::state(rt)
             .anywhere
+            .votes
             .agreement
             .record_resumption(attempt);
         if is_news {

@@ -14,7 +14,7 @@ use crate::control_messages::tag;
 use crate::handles::VirtComm;
 use crate::max_allreduce::{MaxAllreduce, Numbers};
 use crate::objects::comm;
-use crate::schedule::{self, Schedule};
+use crate::schedule;
 use crate::static_data::{self, new_phases};
 use crate::{Runtime, recovery};
 use crate::{
@@ -24,25 +24,10 @@ use crate::{
 use std::ffi::c_int;
 use std::time::Instant;
 use understudy_mpi as mpi;
-use understudy_settings::Interval;
-
-/// Maximum number of candidates that are passed without a vote.
-///
-/// After a burst of quick candidates, such as at a program's start, slow ones may follow. The next
-/// cut should not wait for many of these.
-const MAX_STRIDE: u64 = 32;
-/// Maximum number while a worker records a phase.
-///
-/// The phase should end soon after this worker requests it.
-const PHASE_STRIDE: u64 = 2;
+use understudy_policy::candidate_schedule::{CandidateVote, Decision, JointCandidateVote};
 
 /// Consequence of a failed vote, for the user.
 const NO_VOTE: &str = "the workers cannot agree on a cut";
-/// Flags of a worker in a vote; the greatest sum counts.
-const IS_RECORDING: i64 = 1;
-const IS_DUE: i64 = 2;
-const INHIBITS: i64 = 4;
-
 /// Completes the vote under way, at the end of the program.
 ///
 /// All workers have passed equal sequences of candidates, so this vote is under way in all of them.
@@ -86,7 +71,7 @@ pub fn withdraw(rt: &Runtime, comm: VirtComm, rc: c_int) {
         return;
     }
     if comm::spans_all(rt, comm) {
-        schedule::state(rt).schedule.cut_points -= 1;
+        schedule::state(rt).schedule.candidates -= 1;
     } else if process_info::config().anywhere {
         comm::uncount_collective(rt, comm);
     }
@@ -105,8 +90,7 @@ pub fn requested(rt: &Runtime) -> Result<(), Rewound> {
     all_together(rt)?;
     let mut state = schedule::state(rt);
     if !state.resumed {
-        state.schedule.is_postponed = true;
-        state.schedule.next = state.schedule.cut_points + 1;
+        state.schedule.postpone();
         state.next_action = 0;
     }
     drop(state);
@@ -131,8 +115,8 @@ fn candidate(rt: &Runtime) -> Result<(), Rewound> {
         state.resumed = false;
         return Ok(());
     }
-    state.schedule.cut_points += 1;
-    if state.schedule.cut_points < state.next_action {
+    state.schedule.candidates += 1;
+    if state.schedule.candidates < state.next_action {
         Ok(())
     } else {
         drop(state);
@@ -143,12 +127,7 @@ fn candidate(rt: &Runtime) -> Result<(), Rewound> {
 /// Passes a candidate that needs more than counting.
 #[cold]
 fn awake(rt: &Runtime) -> Result<(), Rewound> {
-    let Schedule {
-        cut_points: candidates,
-        next,
-        ..
-    } = schedule::schedule(rt);
-    if candidates >= next {
+    if schedule::schedule(rt).is_decision() {
         decide(rt)?;
     } else {
         advance_vote(rt)?;
@@ -163,49 +142,39 @@ fn decide(rt: &Runtime) -> Result<(), Rewound> {
     if !world::is_protected() {
         return Ok(());
     }
-    let overdue = std::mem::take(&mut schedule::state(rt).schedule.is_postponed);
-    match process_info::config().interval {
-        Interval::Off => {
-            schedule::state(rt).schedule.next = u64::MAX;
-            if overdue {
-                return take(rt);
-            }
-        }
-        Interval::Calls(calls) => {
-            let mut state = schedule::state(rt);
-            let candidates = state.schedule.cut_points;
-            state.schedule.next = (candidates / calls + 1) * calls;
-            drop(state);
-            if overdue || candidates.is_multiple_of(calls) {
-                return take(rt);
-            }
-        }
-        Interval::Time(_) | Interval::Auto => {
-            if !copies::is_pending() {
-                static_data::poll(rt);
-            }
-            let due = tally(rt)? || overdue;
-            {
-                let schedule = &mut schedule::state(rt).schedule;
-                schedule.next = schedule.cut_points + schedule.stride;
-            }
-            if due {
-                take(rt)?;
-            }
-            if world::is_protected() {
-                return vote(rt);
-            }
-        }
+    let interval = process_info::config().interval;
+    let decision = schedule::state(rt).schedule.decide(interval);
+    let is_overdue = match decision {
+        Decision::Continue => return Ok(()),
+        Decision::Take => return take(rt),
+        Decision::Vote { is_overdue } => is_overdue,
+    };
+    if !copies::is_pending() {
+        static_data::poll(rt);
     }
-    Ok(())
+    let is_due = end_vote(rt)?;
+    schedule::state(rt).schedule.schedule_next();
+    if is_due || is_overdue {
+        take(rt)?;
+    }
+    match world::is_protected() {
+        true => start_vote(rt),
+        false => Ok(()),
+    }
 }
 
 /// Starts the vote whose result the next decision uses.
-fn vote(rt: &Runtime) -> Result<(), Rewound> {
-    let mut guard = schedule::state(rt);
-    let state = &mut *guard;
-    let interval = state.pace.interval();
-    let now = Instant::now();
+fn start_vote(rt: &Runtime) -> Result<(), Rewound> {
+    let numbers = own_vote(rt).numbers();
+    let (world, me) = (world::get(rt), world::worker(rt));
+    let vote = MaxAllreduce::new(world.private, tag::VOTE, (me, world.worker_count), numbers);
+    let started = schedule::state(rt).vote.insert(vote).start();
+    recovery::check_own(rt, started, NO_VOTE)
+}
+
+fn own_vote(rt: &Runtime) -> CandidateVote {
+    let state = &mut *schedule::state(rt);
+    let (now, interval) = (Instant::now(), state.pace.interval());
     let is_over = state
         .last
         .is_some_and(|last| now.duration_since(last) >= interval);
@@ -214,31 +183,17 @@ fn vote(rt: &Runtime) -> Result<(), Rewound> {
         || headroom::is_memory_released()
         || journal::take_cut_request(rt)
         || new_phases::is_cut_requested(rt);
-    let says = [
-        (state.inhibit_depth > 0, INHIBITS),
-        (is_due, IS_DUE),
-        (journal::is_recording(rt), IS_RECORDING),
-    ];
-    let says: i64 = says
-        .iter()
-        .map(|&(says, what)| i64::from(says) * what)
-        .sum();
-    let before = state.decided.replace((now, state.schedule.cut_points));
-    let since = |(then, at): (Instant, u64)| {
-        now.duration_since(then) / (state.schedule.cut_points - at).max(1) as u32
-    };
-    let per_candidate = before.map_or(interval, since).as_nanos() as i64;
-    let [cost, rate] = state.pace.terms();
-    let (world, numbers) = (world::get(rt), [says, per_candidate, cost, rate]);
-    drop(guard);
-    let vote = MaxAllreduce::new(
-        world.private,
-        tag::VOTE,
-        (world::worker(rt), world.worker_count),
-        numbers,
-    );
-    let started = schedule::state(rt).vote.insert(vote).start();
-    recovery::check_own(rt, started, NO_VOTE)
+    let candidates = state.schedule.candidates;
+    let before = state.decided.replace((now, candidates));
+    let since =
+        |(then, at): (Instant, u64)| now.duration_since(then) / (candidates - at).max(1) as u32;
+    CandidateVote {
+        inhibits: state.inhibit_depth > 0,
+        is_due,
+        is_recording: journal::is_recording(rt),
+        per_candidate: before.map_or(interval, since),
+        terms: state.pace.terms(),
+    }
 }
 
 /// Advances the vote; returns its result once it is complete.
@@ -249,27 +204,19 @@ fn advance_vote(rt: &Runtime) -> Result<Option<Numbers>, Rewound> {
 
 /// Completes the vote, at one candidate in all workers.
 ///
-/// Returns true if a cut is due. Also sets the stride from the slowest worker's time, and the pace
-/// from the highest cost.
-fn tally(rt: &Runtime) -> Result<bool, Rewound> {
-    let [said, per_candidate, cost, rate] = loop {
+/// Returns true if a cut is due.
+fn end_vote(rt: &Runtime) -> Result<bool, Rewound> {
+    let maxima = loop {
         if schedule::state(rt).vote.is_none() {
             return Ok(false);
         }
-        if let Some(numbers) = advance_vote(rt)? {
-            break numbers;
+        if let Some(maxima) = advance_vote(rt)? {
+            break maxima;
         }
     };
     let state = &mut *schedule::state(rt);
     state.vote = None;
-    // One vote per fiftieth of the interval is precise and rare enough.
-    let apart = state.pace.agree([cost, rate]).as_nanos() as i64 / 50;
-    let wanted = (apart / per_candidate.max(1)).max(1) as u64;
-    let most = if said & IS_RECORDING != 0 {
-        PHASE_STRIDE
-    } else {
-        MAX_STRIDE
-    };
-    state.schedule.stride = wanted.min(2 * state.schedule.stride).min(most);
-    Ok(said & IS_DUE != 0 && said & INHIBITS == 0)
+    let vote = JointCandidateVote::from(maxima);
+    let interval = state.pace.agree(vote.terms);
+    Ok(state.schedule.end_vote(vote, interval))
 }

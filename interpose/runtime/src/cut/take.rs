@@ -55,7 +55,7 @@ pub(super) fn take_at(rt: &Runtime, candidate: bool) -> Result<(), Rewound> {
     match decision {
         CutDecision::Take => {
             fault::point("cut.agreed", copies::next_epoch(rt));
-            schedule::state(rt).schedule.at_cut_point = candidate;
+            schedule::state(rt).schedule.at_candidate = candidate;
             user::record_files_at_cut(rt);
             if let Err(error) = file::record_at_cut(rt) {
                 abort::abort_with_error(rt, message::FILES_NOT_SAVED, &error);
@@ -82,9 +82,7 @@ pub(super) fn take_at(rt: &Runtime, candidate: bool) -> Result<(), Rewound> {
                  written, or the program allows none: the cut is postponed"
             );
             if candidate {
-                let schedule = &mut schedule::state(rt).schedule;
-                schedule.next = schedule.cut_points + 1;
-                schedule.is_postponed = true;
+                schedule::state(rt).schedule.postpone();
             }
             checkpoint_watchdog::record_postponed_cut(comm::has_any_spawned(rt));
         }

@@ -274,10 +274,10 @@ fn exchange(
         check(real::PMPI_Allgather(
             send,
             bytes,
-            understudy_mpi::comm::byte(),
+            understudy_mpi::bytes::byte(),
             receive,
             bytes,
-            understudy_mpi::comm::byte(),
+            understudy_mpi::bytes::byte(),
             comm,
         ))?;
         Ok(all)

@@ -15,7 +15,7 @@ use crate::handles::{VirtComm, VirtOp};
 use crate::objects::op;
 use std::sync::OnceLock;
 use understudy_mpi::abi::object;
-use understudy_mpi::comm::byte;
+use understudy_mpi::bytes::byte;
 use understudy_mpi::real_types::{RealComm, RealOp};
 use understudy_mpi::{self as mpi, check};
 use understudy_policy::communicator_plan::CountedCollective;

@@ -5,6 +5,7 @@
 //! so this process reports the numbers of spawns at each capture, commit and rollback.
 
 use super::ports::ConnectionState;
+use super::spawn_counts::SpawnCounts;
 use crate::Runtime;
 use crate::objects::{objects, objects_mut};
 use std::cell::{Ref, RefMut};
@@ -17,20 +18,6 @@ pub fn get(rt: &Runtime) -> Ref<'_, ConnectionState> {
 /// Borrows the ports of this process to change them.
 pub fn get_mut(rt: &Runtime) -> RefMut<'_, ConnectionState> {
     RefMut::map(objects_mut(rt), |all| &mut all.dynamic)
-}
-
-/// Numbers of spawns in the last captured and in the last committed state.
-#[derive(Clone, Copy)]
-pub struct SpawnCounts {
-    captured: u64,
-    committed: u64,
-}
-
-impl SpawnCounts {
-    pub const NONE: SpawnCounts = SpawnCounts {
-        captured: 0,
-        committed: 0,
-    };
 }
 
 /// Records a capture of the present state.

@@ -9,17 +9,17 @@ use understudy_settings::Scheme;
 /// Creates a joining process with all layers of a worker.
 ///
 /// The layers are also of a later epoch unless `whole` is 0.
-fn heir(process: u32, own: u32, epoch: u64, whole: u64) -> ProcessReport {
-    let mut heir = with_replicas(process, own, 1, epoch);
-    if let Some(held) = &mut heir.kept {
+fn left_by(process: u32, own: u32, epoch: u64, whole: u64) -> ProcessReport {
+    let mut report = with_replicas(process, own, 1, epoch);
+    if let Some(held) = &mut report.kept {
         held.whole = (whole != 0).then_some(Epoch(whole));
         held.process = Some(ProcessNumber(own));
     }
-    heir
+    report
 }
 
 #[test]
-fn heirs_need_nobody_else() {
+fn left_replicas_need_no_other_process() {
     let has_all = |worker, player| Takeover {
         has_own: true,
         layers: 1,
@@ -29,19 +29,19 @@ fn heirs_need_nobody_else() {
     let living = [
         worker(0, 0, 3),
         worker(3, 3, 3),
-        heir(4, 1, 3, 0),
-        heir(5, 2, 3, 0),
+        left_by(4, 1, 3, 0),
+        left_by(5, 2, 3, 0),
     ];
     let plan = make(&living, 4, 1).unwrap();
     assert_eq!(plan.takeovers, [has_all(1, 4), has_all(2, 5)]);
     assert_eq!((plan.fetches, plan.rebuilds), (vec![], vec![]));
-    let plan = make(&[heir(2, 1, 3, 0), heir(3, 0, 3, 0)], 2, 1).unwrap();
+    let plan = make(&[left_by(2, 1, 3, 0), left_by(3, 0, 3, 0)], 2, 1).unwrap();
     assert_eq!(plan.takeovers, [has_all(0, 3), has_all(1, 2)]);
     assert_eq!(plan.epoch, Epoch(3));
     // A single worker has no buddy.
     let alone = Redundancy::place(&[0], 1, Scheme::Copies(0));
     assert_eq!(
-        make_plan(&[heir(1, 0, 3, 0)], &alone, 1, &[])
+        make_plan(&[left_by(1, 0, 3, 0)], &alone, 1, &[])
             .unwrap()
             .takeovers
             .len(),
@@ -52,59 +52,75 @@ fn heirs_need_nobody_else() {
 }
 
 #[test]
-fn heirs_tell_of_the_epoch_that_was_under_way() {
+fn left_replicas_show_the_epoch_that_was_under_way() {
     let epoch = |living: &[ProcessReport]| make(living, 3, 1).map(|plan| plan.epoch.0);
     // One process has seen the commit.
     assert_eq!(
-        epoch(&[heir(3, 0, 4, 0), heir(4, 1, 3, 4), heir(5, 2, 3, 4)]),
+        epoch(&[
+            left_by(3, 0, 4, 0),
+            left_by(4, 1, 3, 4),
+            left_by(5, 2, 3, 4)
+        ]),
         Ok(4)
     );
     assert_eq!(
-        epoch(&[worker(0, 0, 4), heir(4, 1, 3, 4), worker(2, 2, 4)]),
+        epoch(&[worker(0, 0, 4), left_by(4, 1, 3, 4), worker(2, 2, 4)]),
         Ok(4)
     );
     // The epoch may be committed: all processes have complete replicas.
     assert_eq!(
-        epoch(&[heir(3, 0, 3, 4), heir(4, 1, 3, 4), heir(5, 2, 3, 4)]),
+        epoch(&[
+            left_by(3, 0, 3, 4),
+            left_by(4, 1, 3, 4),
+            left_by(5, 2, 3, 4)
+        ]),
         Ok(4)
     );
     assert_eq!(
         epoch(&[
             whole(worker(0, 0, 3), 4),
-            heir(4, 1, 3, 4),
+            left_by(4, 1, 3, 4),
             whole(worker(2, 2, 3), 4)
         ]),
         Ok(4)
     );
     // The epoch was not committed: a living worker has not finished it.
     assert_eq!(
-        epoch(&[worker(0, 0, 3), heir(4, 1, 3, 4), heir(5, 2, 3, 4)]),
+        epoch(&[worker(0, 0, 3), left_by(4, 1, 3, 4), left_by(5, 2, 3, 4)]),
         Ok(3)
     );
     // Neither had worker 1, whose replica of that epoch died with worker 2.
     assert_eq!(
         epoch(&[
             whole(worker(0, 0, 3), 4),
-            heir(4, 1, 3, 0),
-            heir(5, 2, 3, 0)
+            left_by(4, 1, 3, 0),
+            left_by(5, 2, 3, 0)
         ]),
         Ok(3)
     );
     // The first epoch was complete, and no process has died that could have seen the commit.
     assert_eq!(
-        epoch(&[heir(3, 0, 0, 1), heir(4, 1, 0, 1), heir(5, 2, 0, 1)]),
+        epoch(&[
+            left_by(3, 0, 0, 1),
+            left_by(4, 1, 0, 1),
+            left_by(5, 2, 0, 1)
+        ]),
         Ok(1)
     );
     assert_eq!(
-        epoch(&[heir(3, 0, 0, 1), heir(4, 1, 0, 0), heir(5, 2, 0, 0)]),
+        epoch(&[
+            left_by(3, 0, 0, 1),
+            left_by(4, 1, 0, 0),
+            left_by(5, 2, 0, 0)
+        ]),
         Err(PlanFailure::Init)
     );
     // Worker 1's replica comes from the successor of its buddy.
     let plan = make(
         &[
             whole(worker(0, 0, 3), 4),
-            heir(4, 1, 3, 0),
-            heir(5, 2, 3, 4),
+            left_by(4, 1, 3, 0),
+            left_by(5, 2, 3, 4),
         ],
         3,
         1,
@@ -114,7 +130,7 @@ fn heirs_tell_of_the_epoch_that_was_under_way() {
 }
 
 #[test]
-fn the_epoch_that_costs_less_is_taken_where_nobody_can_have_committed_the_later_one() {
+fn the_cheaper_epoch_is_chosen_if_the_later_one_cannot_be_committed() {
     let costs = |identity: ProcessReport, lost_ns, fetch_ns| ProcessReport {
         lost_ns,
         fetch_ns,
@@ -126,20 +142,20 @@ fn the_epoch_that_costs_less_is_taken_where_nobody_can_have_committed_the_later_
         make(living, 3, 1).map(|plan| (plan.epoch.0, plan.fetches.len()))
     };
     assert_eq!(
-        epoch(&[living(99, 80), heir(4, 1, 3, 0), other.clone()]),
+        epoch(&[living(99, 80), left_by(4, 1, 3, 0), other.clone()]),
         Ok((3, 0))
     );
     assert_eq!(
-        epoch(&[living(100, 80), heir(4, 1, 3, 0), other.clone()]),
+        epoch(&[living(100, 80), left_by(4, 1, 3, 0), other.clone()]),
         Ok((4, 1))
     );
     assert_eq!(
-        epoch(&[living(0, 0), heir(4, 1, 3, 0), whole(worker(2, 2, 3), 4)]),
+        epoch(&[living(0, 0), left_by(4, 1, 3, 0), whole(worker(2, 2, 3), 4)]),
         Ok((4, 1))
     );
     // Worker 1 may have entered the vote and seen the commit.
     assert_eq!(
-        epoch(&[living(0, 80), heir(4, 1, 3, 4), other.clone()]),
+        epoch(&[living(0, 80), left_by(4, 1, 3, 4), other.clone()]),
         Ok((4, 0))
     );
     assert_eq!(
@@ -152,7 +168,7 @@ fn the_epoch_that_costs_less_is_taken_where_nobody_can_have_committed_the_later_
     );
     // A dead process never entered the vote.
     assert_eq!(
-        epoch(&[living(0, 80), heir(4, 1, 3, 4), heir(5, 2, 3, 0)]),
+        epoch(&[living(0, 80), left_by(4, 1, 3, 4), left_by(5, 2, 3, 0)]),
         Ok((3, 0))
     );
     // A living process may need what worker 1 has stored for it.
@@ -161,11 +177,11 @@ fn the_epoch_that_costs_less_is_taken_where_nobody_can_have_committed_the_later_
         ..living(lost, 80)
     };
     assert_eq!(
-        epoch(&[thin(100), heir(4, 1, 3, 0), other.clone()]),
+        epoch(&[thin(100), left_by(4, 1, 3, 0), other.clone()]),
         Ok((3, 0))
     );
     assert_eq!(
-        epoch(&[thin(0), heir(4, 1, 3, 4), other.clone()]),
+        epoch(&[thin(0), left_by(4, 1, 3, 4), other.clone()]),
         Ok((4, 0))
     );
     assert_eq!(epoch(&[thin(0), joining(4), other.clone()]), Ok((4, 1)));
@@ -174,7 +190,7 @@ fn the_epoch_that_costs_less_is_taken_where_nobody_can_have_committed_the_later_
     assert_eq!(
         epoch(&[
             first(worker(0, 0, 0)),
-            heir(4, 1, 0, 0),
+            left_by(4, 1, 0, 0),
             first(worker(2, 2, 0))
         ]),
         Ok((1, 1))
@@ -182,12 +198,12 @@ fn the_epoch_that_costs_less_is_taken_where_nobody_can_have_committed_the_later_
 }
 
 #[test]
-fn an_heir_without_a_whole_own_copy_has_those_of_partners() {
-    let thin = |mut heir: ProcessReport| {
-        heir.kept.as_mut().unwrap().has_own = false;
-        heir
+fn a_process_without_a_complete_own_replica_has_those_of_its_buddies() {
+    let thin = |mut report: ProcessReport| {
+        report.kept.as_mut().unwrap().has_own = false;
+        report
     };
-    let living = [worker(0, 0, 3), thin(heir(4, 1, 3, 0)), worker(2, 2, 3)];
+    let living = [worker(0, 0, 3), thin(left_by(4, 1, 3, 0)), worker(2, 2, 3)];
     let plan = make(&living, 3, 1).unwrap();
     let has_partners = Takeover {
         layers: 1,
@@ -199,7 +215,7 @@ fn an_heir_without_a_whole_own_copy_has_those_of_partners() {
     );
     assert_eq!(plan.rebuilds, []);
     // No other process has worker 1's replica.
-    let living = [worker(0, 0, 3), thin(heir(4, 1, 3, 0)), joining(5)];
+    let living = [worker(0, 0, 3), thin(left_by(4, 1, 3, 0)), joining(5)];
     assert_eq!(lost_worker(&living, 3), Some(1));
 }
 
@@ -210,8 +226,8 @@ fn an_epoch_that_only_the_dead_have_selected_is_given_up_if_its_replicas_are_los
     let living = [
         whole(worker(3, 3, 3), 4),
         whole(worker(4, 4, 3), 4),
-        heir(5, 0, 4, 0),
-        heir(6, 1, 3, 0),
+        left_by(5, 0, 4, 0),
+        left_by(6, 1, 3, 0),
         joining(7),
     ];
     let redundancy = Redundancy::place(&[0; 5], 1, Scheme::Copies(1));
@@ -221,8 +237,8 @@ fn an_epoch_that_only_the_dead_have_selected_is_given_up_if_its_replicas_are_los
     let selected = [
         worker(3, 3, 4),
         living[1].clone(),
-        heir(5, 0, 4, 0),
-        heir(6, 1, 3, 0),
+        left_by(5, 0, 4, 0),
+        left_by(6, 1, 3, 0),
         joining(7),
     ];
     let lost = make_plan(&selected, &redundancy, 5, &[]);
