@@ -18,7 +18,7 @@ use crate::generated::{HandleKind, real};
 use crate::handles::{self, VirtComm, VirtGroup, real_comm, real_group};
 use crate::objects::tool::written;
 use crate::objects::{objects, objects_mut};
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{CStr, c_int};
 use understudy_mpi::comm::Extreme;
 use understudy_mpi::real_types::RealComm;
 use understudy_mpi::{self as mpi, check};
@@ -213,35 +213,8 @@ fn describe(
 ///
 /// For an intercommunicator, those of the remote group.
 fn exchange(rt: &Runtime, comm: RealComm, uid: u64, share: u64) -> mpi::Result<Vec<[u64; 3]>> {
-    let mut size = 0;
-    let mut inter = 0;
-    let own = [u64::from(rt.objects.comm.state.borrow().me.0), uid, share];
-    // SAFETY: a communicator of the runtime; the buffer has room for the data of each process.
-    unsafe {
-        check(real::PMPI_Comm_test_inter(comm, &mut inter))?;
-        let rc = if inter == 0 {
-            real::PMPI_Comm_size(comm, &mut size)
-        } else {
-            real::PMPI_Comm_remote_size(comm, &mut size)
-        };
-        check(rc)?;
-        let mut all = vec![[0u64; 3]; size.max(0) as usize];
-        let bytes = size_of::<[u64; 3]>() as c_int;
-        let (send, receive) = (
-            own.as_ptr().cast::<c_void>(),
-            all.as_mut_ptr().cast::<c_void>(),
-        );
-        check(real::PMPI_Allgather(
-            send,
-            bytes,
-            understudy_mpi::comm::byte(),
-            receive,
-            bytes,
-            understudy_mpi::comm::byte(),
-            comm,
-        ))?;
-        Ok(all)
-    }
+    let me = rt.objects.comm.state.borrow().me.0;
+    comm.gather(&[[u64::from(me), uid, share]])
 }
 
 fn leader_uid(all: &[[u64; 3]]) -> mpi::Result<u64> {
