@@ -53,6 +53,22 @@ impl RealComm {
         Ok(size as u32)
     }
 
+    /// Returns the number of processes from which a collective of this process receives.
+    ///
+    /// These are the processes of the other group, if there are two groups.
+    fn sender_count(self) -> Result<u32> {
+        let (mut size, mut has_two_groups) = (0, 0);
+        // SAFETY: local queries, which write one number each.
+        unsafe {
+            check(real::PMPI_Comm_test_inter(self, &mut has_two_groups))?;
+            if has_two_groups == 0 {
+                return self.size();
+            }
+            check(real::PMPI_Comm_remote_size(self, &mut size))?;
+        }
+        Ok(size as u32)
+    }
+
     /// Returns the rank of this process.
     ///
     /// # Errors
@@ -176,13 +192,17 @@ impl RealComm {
 
     /// Returns the values of each process, in the order of their ranks.
     ///
-    /// All processes must pass equal numbers of values.
+    /// All processes must pass equal numbers of values. A process of an intercommunicator receives
+    /// the values of the other group.
     ///
     /// # Errors
     /// As for [`broadcast`](Self::broadcast).
     pub fn gather<T: Plain>(self, own: &[T]) -> Result<Vec<T>> {
         let length = length_of(own)?;
-        let (from, all) = (own.as_ptr().cast(), own.repeat(self.size()? as usize));
+        let (from, all) = (
+            own.as_ptr().cast(),
+            own.repeat(self.sender_count()? as usize),
+        );
         // SAFETY: equal numbers of bytes from all processes, for which there is room.
         InFlight::block(all, |to| unsafe {
             real::PMPI_Allgather(from, length, byte(), to, length, byte(), self)

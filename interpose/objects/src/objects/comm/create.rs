@@ -17,8 +17,9 @@ use crate::generated::{HandleKind, real};
 use crate::handles::{self, VirtComm, VirtGroup, real_comm, real_group};
 use crate::objects::tool::written;
 use crate::objects::{objects, objects_mut};
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{CStr, c_int};
 use understudy_mpi::comm::Extreme;
+use understudy_mpi::plain::Plain;
 use understudy_mpi::real_types::RealComm;
 use understudy_mpi::{self as mpi, check};
 use understudy_numbers::Worker;
@@ -159,6 +160,9 @@ struct MemberData {
     freed_share: u64,
 }
 
+// SAFETY: the structure consists of integers, without padding, so any bytes are a valid value.
+unsafe impl Plain for MemberData {}
+
 /// Numbers and members of a new communicator that all members agree on.
 struct CommIdentity {
     uid: u64,
@@ -249,39 +253,11 @@ fn exchange(
     uid: u64,
     freed_share: u64,
 ) -> mpi::Result<Vec<MemberData>> {
-    let mut size = 0;
-    let mut inter = 0;
-    let own = MemberData {
+    comm.gather(&[MemberData {
         worker: u64::from(rt.objects.comm.state.borrow().me.0),
         uid,
         freed_share,
-    };
-    // SAFETY: a communicator of the runtime; the buffer has room for the data of each process.
-    unsafe {
-        check(real::PMPI_Comm_test_inter(comm, &mut inter))?;
-        let rc = if inter == 0 {
-            real::PMPI_Comm_size(comm, &mut size)
-        } else {
-            real::PMPI_Comm_remote_size(comm, &mut size)
-        };
-        check(rc)?;
-        let mut all = vec![MemberData::default(); size.max(0) as usize];
-        let bytes = size_of::<MemberData>() as c_int;
-        let (send, receive) = (
-            (&raw const own).cast::<c_void>(),
-            all.as_mut_ptr().cast::<c_void>(),
-        );
-        check(real::PMPI_Allgather(
-            send,
-            bytes,
-            understudy_mpi::bytes::byte(),
-            receive,
-            bytes,
-            understudy_mpi::bytes::byte(),
-            comm,
-        ))?;
-        Ok(all)
-    }
+    }])
 }
 
 /// Returns the `uid` that the member of rank 0 proposes.
