@@ -55,7 +55,7 @@ impl RealComm {
 
     /// Returns the number of processes from which a collective of this process receives.
     ///
-    /// These are the processes of the other group, if there are two groups.
+    /// An intercommunicator's collectives receive from the other group.
     fn sender_count(self) -> Result<u32> {
         let (mut size, mut has_two_groups) = (0, 0);
         // SAFETY: local queries, which write one number each.

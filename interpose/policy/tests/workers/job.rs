@@ -175,7 +175,7 @@ impl Job {
             let all_left = Worker::all(self.workers()).all(|worker| is_left(worker, epoch));
             assert!(
                 !(all_left && can_reach(epoch)),
-                "no replica of epoch {epoch} is missing, but {failure:?}: {self:?}"
+                "the replicas of checkpoint {epoch} exist, but {failure:?}: {self:?}"
             );
         }
     }

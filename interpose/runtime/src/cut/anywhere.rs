@@ -193,7 +193,9 @@ fn step(rt: &Runtime) -> Result<CallAction, Rewound> {
     Ok(CallAction::Resume)
 }
 
-/// Returns the minimum stop time: how long this worker waits for all to reach a call.
+/// Returns the minimum stop time.
+///
+/// This worker waits at least for that long until all workers have reached a call.
 fn min_stop_time(state: &CutState) -> Duration {
     state.pace.interval() / STOP_DIVISOR
 }
