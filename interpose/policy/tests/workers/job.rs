@@ -171,11 +171,11 @@ impl Job {
                 }
         };
         let oldest = self.files.unwrap_or(self.newest);
-        for epoch in [oldest, oldest.next()] {
-            let all_left = Worker::all(self.workers()).all(|worker| is_left(worker, epoch));
+        for checkpoint in [oldest, oldest.next()] {
+            let all_left = Worker::all(self.workers()).all(|worker| is_left(worker, checkpoint));
             assert!(
-                !(all_left && can_reach(epoch)),
-                "the replicas of checkpoint {epoch} exist, but {failure:?}: {self:?}"
+                !(all_left && can_reach(checkpoint)),
+                "checkpoint {checkpoint} can be restored, but {failure:?}: {self:?}"
             );
         }
     }
