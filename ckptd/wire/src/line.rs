@@ -122,6 +122,10 @@ pub const PID_NAMESPACE: &str = "UNDERSTUDY_PID_NAMESPACE";
 
 /// Maximum length of a message in bytes, most of which a rank's environment needs.
 const MAX_MESSAGE_BYTES: usize = 128 << 10;
+/// Limit of memory for decoding a message.
+///
+/// A pair of empty strings needs 24 times as many bytes in memory as in a message.
+const DECODE_LIMIT: usize = 32 * MAX_MESSAGE_BYTES;
 /// Maximum number of descriptors in a message.
 const MAX_DESCRIPTORS: usize = 2 * Registration::DESCRIPTORS + 2;
 /// Maximum number of connections to accept: more than the processes of a node.
@@ -400,7 +404,8 @@ impl Line {
                 descriptors.extend(of);
             }
         }
-        let (message, _) = bincode::decode_from_slice(&bytes[..length], standard())
+        let limited = standard().with_limit::<DECODE_LIMIT>();
+        let (message, _) = bincode::decode_from_slice(&bytes[..length], limited)
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
         Ok(Some((message, descriptors)))
     }
@@ -449,5 +454,24 @@ mod tests {
         assert!(Line::connect(&place, LineSocket::Manager).is_err());
         let _listener = LineListener::new(&directory, LineSocket::Manager).expect("a socket");
         Line::connect(&place, LineSocket::Manager).expect("connected");
+    }
+
+    /// A list of 2^62 elements ended the receiving process.
+    #[test]
+    fn a_message_cannot_claim_more_memory_than_it_may_need() {
+        let (one, other) = Line::pair().expect("a pair of sockets");
+        let read_boards = ToManager::ReadBoards {
+            id: 1,
+            process: understudy_numbers::ProcessNumber(2),
+            workers: Vec::new(),
+        };
+        let mut bytes = bincode::encode_to_vec(&read_boards, standard()).expect("encoded");
+        assert_eq!(bytes.pop(), Some(0), "the length of the list");
+        bytes.push(253);
+        bytes.extend((1u64 << 62).to_le_bytes());
+        rustix::net::send(&one, &bytes, SendFlags::NOSIGNAL).expect("sent");
+        let soon = Duration::from_millis(1);
+        let error = other.receive::<ToManager>(soon).expect_err("refused");
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
     }
 }
