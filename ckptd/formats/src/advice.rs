@@ -116,7 +116,8 @@ pub fn parse_duration(text: &str) -> Option<Duration> {
         _ => return None,
     };
     let seconds = amount.parse::<f64>().ok()? * scale;
-    (seconds > 0.0 && seconds < 1e10).then(|| Duration::from_secs_f64(seconds))
+    let time = (seconds < 1e10).then(|| Duration::from_secs_f64(seconds))?;
+    (!time.is_zero()).then_some(time)
 }
 
 #[cfg(test)]
@@ -261,7 +262,7 @@ mod tests {
         assert_eq!(parse_duration("500ms"), Some(Duration::from_millis(500)));
         assert_eq!(parse_duration("1.5h"), Some(Duration::from_secs(5400)));
         assert_eq!(parse_duration("2d"), Some(Duration::from_secs(172_800)));
-        for wrong in ["", "10", "s", "0s", "-1s", "1w", "1e9y"] {
+        for wrong in ["", "10", "s", "0s", "-1s", "1w", "1e9y", "0.0000001ms"] {
             assert_eq!(parse_duration(wrong), None, "{wrong}");
         }
     }
