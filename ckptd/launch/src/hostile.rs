@@ -19,7 +19,7 @@ use understudy_protocol::{Generation, ProcessNumber};
 const DECODED: usize = 1 << 20;
 /// Number of nodes of the job.
 const NODES: u32 = 3;
-/// Largest numbers that a report may contain where each unit has a cost or a successor.
+/// Limit of numbers in reports where each unit has a cost or a successor.
 const MAX_NUMBER: u32 = 1 << 10;
 
 /// Decodes the bytes as a message of each type.
@@ -104,7 +104,7 @@ fn limit_numbers(mut report: Report) -> Report {
     report
 }
 
-/// Reads the text as a list and as a file of hosts, and assigns ranks to the hosts.
+/// Reads hosts as a list and as a file, and assigns ranks to them.
 ///
 /// The first two bytes are the number of ranks and their order.
 pub fn list_hosts(bytes: &[u8]) {
@@ -145,10 +145,16 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
+        #![proptest_config(ProptestConfig {
+            cases: 500,
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        })]
 
         #[test]
-        fn messages_may_be_anything(bytes in vec(prop_oneof![3 => 0u8..16, 1 => any::<u8>()], 0..100)) {
+        fn messages_may_be_anything(
+            bytes in vec(prop_oneof![3 => 0u8..16, 1 => any::<u8>()], 0..100),
+        ) {
             decode_messages(&bytes);
         }
 
@@ -165,7 +171,11 @@ mod tests {
         }
 
         #[test]
-        fn hosts_may_be_anything(bytes in vec(prop_oneof![Just(b'a'), Just(b':'), Just(b','), Just(b'\n'), b'0'..=b'9', any::<u8>()], 0..60)) {
+        fn hosts_may_be_anything(
+            bytes in vec(prop_oneof![
+                Just(b'a'), Just(b':'), Just(b','), Just(b'\n'), b'0'..=b'9', any::<u8>(),
+            ], 0..60),
+        ) {
             list_hosts(&bytes);
         }
     }

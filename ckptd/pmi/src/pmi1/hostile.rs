@@ -12,7 +12,9 @@ const NODE_OF_RANK: [usize; 6] = [0, 0, 0, 1, 1, 1];
 const HONEST_RANKS: [Rank; 2] = [Rank(2), Rank(5)];
 /// Keys whose values are compared after each barrier.
 const KEYS: [&str; 3] = ["k", "l", "PMI_process_mapping"];
-/// Limit of the length of an answer: the longest published port is a line of a client.
+/// Limit of the length of an answer.
+///
+/// The longest published port is a line of a client.
 const LONGEST_ANSWER: usize = (128 << 10) + 100;
 
 /// Key space of a node.
@@ -177,10 +179,16 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
+        #![proptest_config(ProptestConfig {
+            cases: 500,
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        })]
 
         #[test]
-        fn ranks_may_send_anything(steps in vec((any::<u8>(), 0..WORDS.len(), vec(any::<u8>(), 0..4)), 0..60)) {
+        fn ranks_may_send_anything(
+            steps in vec((any::<u8>(), 0..WORDS.len(), vec(any::<u8>(), 0..4)), 0..60),
+        ) {
             let mut bytes = Vec::new();
             for (what, word, tail) in steps {
                 let text = [WORDS[word].as_bytes(), &tail].concat();
