@@ -127,7 +127,7 @@ both: setup examples
 
 # Tests that run no jobs need only the test build, so they run while `build` still compiles. The
 # names of the other tests are given, since cargo would build a selection by packages once more.
-JOBS = --test jobs --test alone
+JOBS = --test jobs --test alone --test system_calls
 
 test: setup examples ## run the tests: every promise once
 	@$(IN_ENV) $(CARGO) build --release & products=$$!; failed=0; \

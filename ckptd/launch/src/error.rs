@@ -6,6 +6,9 @@ use understudy_catalogue::message;
 use understudy_formats::private_directories;
 use understudy_pmi::system_message;
 
+/// Exit status of a process of the launcher that has failed (EX_OSERR of sysexits.h).
+pub const EXIT_SYSTEM_ERROR: i32 = 71;
+
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -30,7 +30,7 @@ pub mod starter;
 mod streams;
 mod tied_child;
 
-pub use error::Error;
+pub use error::{EXIT_SYSTEM_ERROR, Error};
 pub use find_program::find_program;
 pub use job_environment::Environment;
 pub use manager_process::inherited_socket;

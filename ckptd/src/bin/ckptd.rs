@@ -11,7 +11,9 @@ use std::process::ExitCode;
 use understudy_daemon::{self as daemon, StartError};
 use understudy_launch::guardian::{self, Program};
 use understudy_launch::starter::{self, Plan, RankOrder};
-use understudy_launch::{self as launch, Environment, Streams, manager, preload_library};
+use understudy_launch::{
+    self as launch, EXIT_SYSTEM_ERROR, Environment, Streams, manager, preload_library,
+};
 use understudy_pmi::{MpiKind, MpiLibrary};
 use understudy_sockets::is_other_user;
 
@@ -23,6 +25,8 @@ struct Arguments {
     command: Command,
 }
 
+/// Exit status of a job that was not started, as that of `understudy run`.
+const EXIT_NOT_STARTED: i32 = 125;
 const SERVE_STATUSES: &str = "Exit status:\n  \
     0  ended by a signal\n  \
     1  it cannot start; a message says why\n  \
@@ -163,27 +167,29 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Command::Serve(options) => serve(options),
-        Command::Launch(options) => exit_with(launch(options)),
-        Command::Guardian { file, arguments } => {
-            exit_with(guardian::run(Program { file, arguments }))
-        }
+        Command::Launch(options) => exit_with(launch(options), EXIT_NOT_STARTED),
+        Command::Guardian { file, arguments } => exit_with(
+            guardian::run(Program { file, arguments }),
+            EXIT_SYSTEM_ERROR,
+        ),
         Command::Manage {
             socket,
             directory,
             has_duty,
-        } => exit_with(manage(socket, &directory, has_duty)),
-        Command::Meet { publish } => exit_with(guardian::meet(publish)),
-        Command::Node => exit_with(starter::run_on_host()),
+        } => exit_with(manage(socket, &directory, has_duty), EXIT_SYSTEM_ERROR),
+        Command::Meet { publish } => exit_with(guardian::meet(publish), EXIT_SYSTEM_ERROR),
+        Command::Node => exit_with(starter::run_on_host(), EXIT_SYSTEM_ERROR),
         Command::Man { dir } => write_manual(&dir),
     }
 }
 
-fn exit_with(status: Result<i32, launch::Error>) -> ExitCode {
+/// Prints the error, if there is one; `failed` is the exit status of an error.
+fn exit_with(status: Result<i32, launch::Error>, failed: i32) -> ExitCode {
     match status {
         Ok(status) => ExitCode::from(status.clamp(0, 255) as u8),
         Err(error) => {
             launch::print_message(error);
-            ExitCode::FAILURE
+            ExitCode::from(failed as u8)
         }
     }
 }

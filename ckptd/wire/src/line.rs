@@ -49,15 +49,15 @@ use bincode::config::standard;
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind,
-    connect, listen, recvmsg, sendmsg, socket_with, socketpair,
+    SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType,
+    accept_with, bind, connect, listen, recvmsg, sendmsg, shutdown, socket_with, socketpair,
 };
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicU64};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use understudy_formats::private_directories::PrivateDirectory;
 use understudy_numbers::Guardian;
 
@@ -128,6 +128,10 @@ const MAX_MESSAGE_BYTES: usize = 128 << 10;
 const DECODE_LIMIT: usize = 32 * MAX_MESSAGE_BYTES;
 /// Maximum number of descriptors in a message.
 const MAX_DESCRIPTORS: usize = 2 * Registration::DESCRIPTORS + 2;
+/// Time for which a message is retried while the kernel lacks memory for it.
+const SHORTAGE_TIMEOUT: Duration = Duration::from_secs(1);
+/// Interval of these attempts.
+const SHORTAGE_PERIOD: Duration = Duration::from_millis(10);
 /// Maximum number of connections to accept: more than the processes of a node.
 const BACKLOG: i32 = 4096;
 
@@ -326,6 +330,9 @@ impl Line {
 
     /// Sends a message on a line that another process reads.
     ///
+    /// Retries while the kernel lacks memory, at most [`SHORTAGE_TIMEOUT`]. The line is closed
+    /// after other errors of sendmsg(2): its reader would wait for the message.
+    ///
     /// # Errors
     /// As [`send`](Self::send).
     pub fn send_on(
@@ -338,6 +345,7 @@ impl Line {
             return Err(Errno::MSGSIZE.into());
         }
         let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+        let until = Instant::now() + SHORTAGE_TIMEOUT;
         loop {
             let mut control = SendAncillaryBuffer::new(&mut room);
             if !descriptors.is_empty()
@@ -352,7 +360,16 @@ impl Line {
                 SendFlags::NOSIGNAL,
             ) {
                 Err(Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
+                Err(Errno::NOBUFS | Errno::NOMEM | Errno::TOOMANYREFS)
+                    if Instant::now() < until =>
+                {
+                    std::thread::sleep(SHORTAGE_PERIOD);
+                }
+                Err(error) => {
+                    // The other end has closed the line already, or reads its end now.
+                    let _ = shutdown(line, Shutdown::Both);
+                    return Err(error.into());
+                }
                 Ok(_) => return Ok(()),
             }
         }

@@ -42,6 +42,14 @@ const STATUSES: &[Status] = &[
         action: "Report it with the message and the versions that `understudy doctor` prints.",
     },
     Status {
+        number: 71,
+        title: "the system has refused a process or another resource",
+        meaning: "A process of the program could not be started, or a process of the launcher has \
+            failed, because the system has refused a process, thread, descriptor or memory, or \
+            because the program cannot be executed.",
+        action: "Remove the cause that the message names, and start the job again.",
+    },
+    Status {
         number: 74,
         title: "state or output could not be saved or restored",
         meaning: "The program's memory, threads, files or other state could not be saved or put \
@@ -102,7 +110,7 @@ const TAIL: &str = "
 | 1 to 255, chosen by the program | exit status of the program, or error code of `MPI_Abort` or \
 of a fatal MPI error; 1 if that code is 0 |
 | 2 | `understudy run`: wrong usage, or a setting that makes no sense; nothing was started |
-| 125 | `understudy run`: the job was not started; a message gives the reason |
+| 125 | `understudy run`, `ckptd launch`: the job was not started; a message gives the reason |
 | 128 + N | `understudy` or the launcher was ended by signal N |
 
 [After a failure](../run/after-failure.md) explains how to find the cause of a failure.

@@ -7,6 +7,7 @@
 //! another one and report their processes to it.
 
 use super::guarded_process::GuardedProcess;
+use super::guardian_sockets::{GuardianSockets, leave, report_failed_start, source};
 use super::input::Input;
 use super::launcher_position::LauncherPosition;
 use super::memory_kills::MemoryKills;
@@ -32,7 +33,6 @@ use understudy_numbers::ProcessNumber;
 use understudy_protocol::EXIT_NOT_RECOVERED;
 use understudy_settings::Config;
 use understudy_sockets::{Poller, Source};
-use understudy_wire::io::Interest;
 use understudy_wire::line::{
     self, FromGuardian, Hello, Killer, Line, LineListener, ProcessEnd, ToGuardian,
 };
@@ -115,16 +115,23 @@ pub fn run(program: Program) -> Result<i32, Error> {
     if seat.rank.0 == 0 && std::env::var_os("UNDERSTUDY_SPARES").is_none() {
         print_message(message::default_spare(spares, seat.size, workers));
     }
-    let (line, manager) = match seat.connect() {
+    let hello = Hello::Guardian {
+        rank: seat.rank,
+        workers,
+        spares,
+        replenishes,
+        had_manager: false,
+    };
+    let sockets = match GuardianSockets::open(&mut seat) {
         Err(error) if error.is_refusal() => {
             return run_unprotected(&program, &seat, spares, &error);
         }
-        called => called?,
+        Err(error) => {
+            report_failed_start(&seat, &hello);
+            return Err(error);
+        }
+        Ok(sockets) => sockets,
     };
-    let listener = seat.listen()?;
-    let input = Input::new(seat.directory(), seat.rank)?;
-    let (closing, closed) = Line::pair().map_err(Error::system("a pair of sockets"))?;
-    let poller = Poller::new().map_err(Error::system("a poller"))?;
     let mut guardian = GuardianProcess {
         is_last: !seat.is_on_one_node(),
         position: seat,
@@ -132,16 +139,16 @@ pub fn run(program: Program) -> Result<i32, Error> {
         spares,
         replenishes,
         program,
-        manager: source(&poller, line)?,
-        input,
+        manager: sockets.manager,
+        input: sockets.input,
         has_refused: Cell::new(false),
         memory: MemoryKills::new(),
-        listener: source(&poller, listener)?,
+        listener: sockets.listener,
         unidentified: Vec::new(),
-        output_end_sender: Arc::new(closing),
-        output_ends: source(&poller, closed)?,
-        poller,
-        managers: manager.into_iter().collect(),
+        output_end_sender: Arc::new(sockets.output_end_sender),
+        output_ends: sockets.output_ends,
+        poller: sockets.poller,
+        managers: sockets.started_manager.into_iter().collect(),
         fruitless_managers: 0,
         processes: Arc::default(),
         has_begun: false,
@@ -150,15 +157,15 @@ pub fn run(program: Program) -> Result<i32, Error> {
         children: SpawnedChildren::default(),
     };
     guardian.report_state(false);
-    let status = guardian.forward_signals().and_then(|()| guardian.serve());
+    if let Err(error) = guardian.forward_signals() {
+        leave(&guardian.manager);
+        return Err(error);
+    }
+    let status = guardian.serve();
     if status.is_err() {
         guardian.end_all();
     }
     status
-}
-
-fn source<T: AsFd>(poller: &Poller, of: T) -> Result<Source<T>, Error> {
-    Source::new(poller.registry(), of, Interest::READ).map_err(Error::system("epoll_ctl"))
 }
 
 impl GuardianProcess {

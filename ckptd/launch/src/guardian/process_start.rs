@@ -2,10 +2,10 @@
 
 use super::guarded_process::{GuardedProcess, SignalForwarding, SignalTargets};
 use super::guardian_process::GuardianProcess;
-use crate::Error;
 use crate::output::pass_all_on;
 use crate::print_message::print_message;
 use crate::tied_child::{die_with_parent, or_end, pidfd_of};
+use crate::{EXIT_SYSTEM_ERROR, Error};
 use std::ffi::OsString;
 use std::io::{self, IsTerminal};
 use std::os::unix::process::CommandExt;
@@ -20,9 +20,6 @@ use understudy_wire::io::Interest;
 use understudy_wire::line::{
     FromGuardian, Killer, LAUNCHER_PREFIX, LINE_VARIABLE, PID_NAMESPACE, ProcessEnd,
 };
-
-/// Exit status of a process that cannot be started (EX_OSERR of sysexits.h).
-const NOT_STARTED: i32 = 71;
 
 impl GuardianProcess {
     /// Starts a process of the program that does not outlive this one.
@@ -43,7 +40,7 @@ impl GuardianProcess {
                 Err(error) => {
                     let error = Error::system(self.program.file.display().to_string())(error);
                     print_message(message::process_not_started(error));
-                    let (status, pid) = (NOT_STARTED, 0);
+                    let (status, pid) = (EXIT_SYSTEM_ERROR, 0);
                     ProcessEnd::Exited {
                         number,
                         status,
