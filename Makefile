@@ -16,7 +16,7 @@ IN_ENV = . ./.env/env.sh;
 # for all targets.
 TEST = $(IN_ENV) $(CARGO) test --profile checks --workspace
 
-.PHONY: help setup env build install notices uninstall deb deb-tree man links docs examples generate test quick test-all sweep soak fuzz gpu-check lint demo picture conformance bench bench-argtrig bench-collide bench-journal bench-memory bench-scaling bench-supersteps lammps libraries slurm python fortran distributions clean
+.PHONY: help setup env build install notices uninstall deb deb-tree man links docs examples generate test quick test-all sweep soak fuzz gpu-check lint audit nightly demo picture conformance bench bench-argtrig bench-collide bench-journal bench-memory bench-scaling bench-supersteps lammps libraries slurm python fortran distributions clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -127,7 +127,7 @@ both: setup examples
 
 # Tests that run no jobs need only the test build, so they run while `build` still compiles. The
 # names of the other tests are given, since cargo would build a selection by packages once more.
-JOBS = --test jobs --test alone
+JOBS = --test jobs --test alone --test system_calls
 
 test: setup examples ## run the tests: every promise once
 	@$(IN_ENV) $(CARGO) build --release & products=$$!; failed=0; \
@@ -169,21 +169,47 @@ soak: build examples ## kill ranks at random for MINUTES=10 (SEED= repeats a run
 	    $(TEST) --test alone -- --include-ignored --nocapture --test-threads 1 soak::
 
 # Seconds of all fuzz targets together.
-FUZZ_SECONDS ?= 60
+FUZZ_SECONDS ?= 120
 
-fuzz: ## run the readers of files and messages on random input, for FUZZ_SECONDS=60
+fuzz: ## run the readers of files and messages on random input, for FUZZ_SECONDS=120
 	@packaging/fuzz.sh '$(FUZZ_SECONDS)'
 
 # Without std there is no unwinding, which the tests' profile needs. Its build scripts and macros
 # are those of `make test`.
 NO_STD := face face-debian face-mpich face-standard fortran shim
 
-lint: setup ## check formatting and warnings
+lint: setup ## check formatting, warnings and shell scripts
 	$(CARGO) fmt --all --check
 	$(IN_ENV) $(CARGO) clippy --release $(NO_STD:%=-p understudy-%) -- -D warnings
 	$(IN_ENV) $(CARGO) clippy --profile checks --workspace $(NO_STD:%=--exclude understudy-%) --all-targets -- -D warnings
 	@$(IN_ENV) $(MAKE) -C c-examples check
 	@$(IN_ENV) $(MAKE) -C ffi-tests/programs check
+	@packaging/shellcheck.sh
+
+# Installed here only; takes five minutes, once.
+CARGO_DENY := $(CURDIR)/build/tools/bin/cargo-deny
+
+$(CARGO_DENY):
+	$(CARGO) install --quiet --locked --root '$(CURDIR)/build/tools' --target-dir '$(CURDIR)/build/tools/target' cargo-deny@0.20.2
+	rm -rf '$(CURDIR)/build/tools/target'
+
+OLDEST_RUST := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+
+# What takes too long for every change.
+audit: setup $(CARGO_DENY) ## check licences and sources of crates, documentation of private items, and the oldest Rust
+	'$(CARGO_DENY)' check licenses bans sources
+	packaging/notices.py --check
+	$(IN_ENV) RUSTDOCFLAGS='-D warnings' $(CARGO) doc --quiet --no-deps --workspace --lib --document-private-items
+	@if ! command -v rustup >/dev/null; then \
+	    printf 'SKIPPED: without rustup, Rust %s cannot be had\n' '$(OLDEST_RUST)'; \
+	else \
+	    $(IN_ENV) rustup toolchain install --profile minimal '$(OLDEST_RUST)' && \
+	        rustup run '$(OLDEST_RUST)' cargo check --quiet --locked --workspace --all-targets --target-dir build/oldest-rust; \
+	fi
+
+nightly: ## run all long checks one after the other (hours)
+	@failed=0; for target in test-all sweep soak conformance fuzz audit bench; do \
+	    $(MAKE) $$target || { printf '==> FAILED: make %s\n' $$target; failed=1; }; done; exit $$failed
 
 gpu-check: build examples ## kill a rank of a program that uses an NVIDIA GPU, and compare
 	@$(IN_ENV) packaging/gpu-check.sh

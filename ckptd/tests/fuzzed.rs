@@ -2,7 +2,7 @@
 //!
 //! Nothing may panic, and no allocation may follow an unverified length.
 
-use fuzz::{epoch_reader, event_reader, recording_allocator};
+use fuzz::{epoch_reader, event_reader, line_messages, recording_allocator, settings_text};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use understudy_formats::events::{Epoch, EventWriter, Kind, ProcessNumber, Role, Worker};
@@ -38,6 +38,17 @@ proptest! {
     #[test]
     fn epochs_on_disk(bytes in bytes()) {
         limited(epoch_reader::MAX_ALLOCATION, || epoch_reader::drive(&bytes))?;
+    }
+
+    #[test]
+    fn messages_on_lines(bytes in bytes()) {
+        limited(line_messages::MAX_ALLOCATION, || line_messages::drive(&bytes))?;
+    }
+
+    #[test]
+    fn settings(bytes in vec(prop_oneof![b' '..=b'~', Just(b'\n')], 0..100)) {
+        let most = settings_text::max_allocation(bytes.len());
+        limited(most, || settings_text::drive(&bytes))?;
     }
 }
 

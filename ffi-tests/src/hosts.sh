@@ -1,3 +1,4 @@
+# shellcheck shell=sh
 # Makes hosts out of namespaces.
 #
 # Each host has its own network, host name, processes, /dev/shm and temporary

@@ -1,3 +1,4 @@
+# shellcheck shell=sh
 # Two users without mutual trust, with their own /dev/shm and processes.
 #
 #   users.sh DIRECTORY WORKSPACE SCRIPT
@@ -13,7 +14,7 @@ umask 022
 mount -t tmpfs -o mode=1777 tmpfs /dev/shm
 
 # The workspace may be below a directory that only root can enter.
-closed= at=$(dirname "$workspace")
+closed='' at=$(dirname "$workspace")
 while [ "$at" != / ]; do
     case $(stat -c %A "$at") in
         *[xt]) ;;
@@ -30,7 +31,9 @@ if [ -n "$closed" ]; then
 fi
 
 alice_id=61001 mallory_id=61002
+# shellcheck disable=SC2034
 alice="setpriv --reuid $alice_id --regid $alice_id --clear-groups"
+# shellcheck disable=SC2034
 mallory="setpriv --reuid $mallory_id --regid $mallory_id --clear-groups"
 mkdir "$directory/alice"
 chown $alice_id:$alice_id "$directory/alice"
@@ -38,4 +41,5 @@ cd "$directory/alice"
 export TMPDIR="$PWD" HOME="$PWD"
 unset XDG_RUNTIME_DIR
 set +e
+# shellcheck disable=SC1090
 . "$script"

@@ -5,7 +5,9 @@
 
 pub mod epoch_reader;
 pub mod event_reader;
+pub mod line_messages;
 pub mod recording_allocator;
+pub mod settings_text;
 pub mod sums;
 pub mod wire_decoder;
 

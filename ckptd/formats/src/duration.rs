@@ -17,7 +17,9 @@ pub fn parse_duration(text: &str) -> Option<Duration> {
         _ => return None,
     };
     let seconds = amount.parse::<f64>().ok()? * seconds_per_unit;
-    (seconds > 0.0 && seconds < 1e10).then(|| Duration::from_secs_f64(seconds))
+    let is_valid = seconds > 0.0 && seconds < 1e10;
+    let duration = is_valid.then(|| Duration::from_secs_f64(seconds))?;
+    (!duration.is_zero()).then_some(duration)
 }
 
 #[cfg(test)]
@@ -29,7 +31,7 @@ mod tests {
         assert_eq!(parse_duration("500ms"), Some(Duration::from_millis(500)));
         assert_eq!(parse_duration("1.5h"), Some(Duration::from_secs(5400)));
         assert_eq!(parse_duration("2d"), Some(Duration::from_secs(172_800)));
-        for wrong in ["", "10", "s", "0s", "-1s", "1w", "1e9y"] {
+        for wrong in ["", "10", "s", "0s", "-1s", "1w", "1e9y", "0.0000001ms"] {
             assert_eq!(parse_duration(wrong), None, "{wrong}");
         }
     }

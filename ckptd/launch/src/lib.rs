@@ -9,6 +9,8 @@
 mod error;
 mod find_program;
 pub mod guardian;
+#[cfg(any(test, fuzzing))]
+pub mod hostile;
 mod job_directory;
 mod job_environment;
 mod leader;

@@ -42,6 +42,8 @@ pub use peers::{
     Answer, AnswerCancellation, Fence, Members, ModexRequest, NoPeers, Peers, Purpose, Spawn,
 };
 pub use placement::Placement;
+#[cfg(any(test, fuzzing))]
+pub use pmi1::hostile;
 pub use pmi1::{DESCRIPTOR, Pmi1Client, remove_segments};
 pub use pmix::PmixClient;
 pub use rank_event::{RankAction, RankEvent};

@@ -193,7 +193,7 @@ fn journals_have_a_limit() {
     );
     assert_eq!(limit("2K"), Ok(2048));
     assert_eq!(limit("77"), Ok(77));
-    for wrong in ["0", "-1%", "5X", "M", "%"] {
+    for wrong in ["0", "-1%", "5X", "M", "%", "17179869184G"] {
         assert!(
             limit(wrong)
                 .unwrap_err()

@@ -151,15 +151,12 @@ fn strike<'a>(
 ) -> Result<Fault, String> {
     let (mut target, mut at, mut epoch, mut delay) = (None, None, None, Duration::ZERO);
     for word in words {
-        let number = |value: &str| {
-            value
-                .parse::<u64>()
-                .map_err(|_| format!("`{word}` has no number"))
-        };
+        let wrong = || format!("`{word}` has no number");
+        let rank = |value: &str| value.parse::<u32>().map_err(|_| wrong());
         match word.split_once('=') {
-            Some(("rank", value)) => target = Some(FaultTarget::Rank(number(value)? as u32)),
-            Some(("spare", value)) => target = Some(FaultTarget::Spare(number(value)? as u32)),
-            Some(("epoch", value)) => epoch = Some(number(value)?),
+            Some(("rank", value)) => target = Some(FaultTarget::Rank(rank(value)?)),
+            Some(("spare", value)) => target = Some(FaultTarget::Spare(rank(value)?)),
+            Some(("epoch", value)) => epoch = Some(value.parse().map_err(|_| wrong())?),
             Some(("delay", value)) => delay = time(value)?,
             Some(("at", value)) => at = Some(value),
             Some(("copy", value)) if matches!(action, Action::Corrupt(_)) => {
@@ -322,6 +319,7 @@ mod tests {
             "kill at=cut.begin",
             "spare rank=1 at=cut.begin",
             "kill rank=x at=cut.begin",
+            "kill rank=4294967297 at=cut.begin",
             "kill rank=1 at=cut.begin soon",
             "kill rank=1 at=lunch",
             "kill rank=1 at=call:0",

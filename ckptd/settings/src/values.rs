@@ -175,16 +175,16 @@ pub(super) fn journal_limit(text: &str) -> Result<JournalLimit, String> {
         .find(|c: char| !c.is_ascii_digit())
         .unwrap_or(text.len());
     let (amount, unit) = text.split_at(split);
-    let shift = match unit {
-        "" => 0,
-        "K" => 10,
-        "M" => 20,
-        "G" => 30,
+    let unit: usize = match unit {
+        "" => 1,
+        "K" => 1 << 10,
+        "M" => 1 << 20,
+        "G" => 1 << 30,
         _ => return Err(wrong()),
     };
     let amount: usize = amount.parse().map_err(|_| wrong())?;
     amount
-        .checked_shl(shift)
+        .checked_mul(unit)
         .filter(|&bytes| bytes > 0)
         .map(JournalLimit::Bytes)
         .ok_or_else(wrong)

@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use understudy_catalogue::exit_status;
 use understudy_daemon::{self as daemon, StartError};
 use understudy_launch::guardian::{self, Program};
 use understudy_launch::starter::{self, Plan, RankOrder};
@@ -163,27 +164,34 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Command::Serve(options) => serve(options),
-        Command::Launch(options) => exit_with(launch(options)),
-        Command::Guardian { file, arguments } => {
-            exit_with(guardian::run(Program { file, arguments }))
-        }
+        Command::Launch(options) => exit_with(launch(options), exit_status::NOT_STARTED),
+        Command::Guardian { file, arguments } => exit_with(
+            guardian::run(Program { file, arguments }),
+            exit_status::SYSTEM_REFUSAL,
+        ),
         Command::Manage {
             socket,
             directory,
             has_duty,
-        } => exit_with(manage(socket, &directory, has_duty)),
-        Command::Meet { publish } => exit_with(guardian::meet(publish)),
-        Command::Node => exit_with(starter::run_on_host()),
+        } => exit_with(
+            manage(socket, &directory, has_duty),
+            exit_status::SYSTEM_REFUSAL,
+        ),
+        Command::Meet { publish } => {
+            exit_with(guardian::meet(publish), exit_status::SYSTEM_REFUSAL)
+        }
+        Command::Node => exit_with(starter::run_on_host(), exit_status::SYSTEM_REFUSAL),
         Command::Man { dir } => write_manual(&dir),
     }
 }
 
-fn exit_with(status: Result<i32, launch::Error>) -> ExitCode {
+/// Prints the error, if there is one; `failed` is the exit status of an error.
+fn exit_with(status: Result<i32, launch::Error>, failed: i32) -> ExitCode {
     match status {
         Ok(status) => ExitCode::from(status.clamp(0, 255) as u8),
         Err(error) => {
             launch::print_message(error);
-            ExitCode::FAILURE
+            ExitCode::from(failed as u8)
         }
     }
 }

@@ -49,15 +49,15 @@ use bincode::config::standard;
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind,
-    connect, listen, recvmsg, sendmsg, socket_with, socketpair,
+    SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType,
+    accept_with, bind, connect, listen, recvmsg, sendmsg, shutdown, socket_with, socketpair,
 };
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicU64};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use understudy_formats::private_directories::PrivateDirectory;
 use understudy_numbers::Guardian;
 
@@ -122,8 +122,16 @@ pub const PID_NAMESPACE: &str = "UNDERSTUDY_PID_NAMESPACE";
 
 /// Maximum length of a message in bytes, most of which a rank's environment needs.
 const MAX_MESSAGE_BYTES: usize = 128 << 10;
+/// Limit of memory for decoding a message.
+///
+/// A pair of empty strings needs 24 times as many bytes in memory as in a message.
+const DECODE_LIMIT: usize = 32 * MAX_MESSAGE_BYTES;
 /// Maximum number of descriptors in a message.
 const MAX_DESCRIPTORS: usize = 2 * Registration::DESCRIPTORS + 2;
+/// Time for which a message is retried while the kernel lacks memory for it.
+const SHORTAGE_TIMEOUT: Duration = Duration::from_secs(1);
+/// Interval of these attempts.
+const SHORTAGE_PERIOD: Duration = Duration::from_millis(10);
 /// Maximum number of connections that wait to be accepted.
 ///
 /// A node has fewer processes.
@@ -326,6 +334,9 @@ impl Line {
 
     /// Sends a message on a line that another process reads.
     ///
+    /// Retries while the kernel lacks memory, at most [`SHORTAGE_TIMEOUT`]. The line is closed
+    /// after other errors of sendmsg(2): its reader would wait for the message.
+    ///
     /// # Errors
     /// As [`send`](Self::send).
     pub fn send_on(
@@ -338,6 +349,7 @@ impl Line {
             return Err(Errno::MSGSIZE.into());
         }
         let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+        let until = Instant::now() + SHORTAGE_TIMEOUT;
         loop {
             let mut control = SendAncillaryBuffer::new(&mut room);
             if !descriptors.is_empty()
@@ -352,7 +364,16 @@ impl Line {
                 SendFlags::NOSIGNAL,
             ) {
                 Err(Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
+                Err(Errno::NOBUFS | Errno::NOMEM | Errno::TOOMANYREFS)
+                    if Instant::now() < until =>
+                {
+                    std::thread::sleep(SHORTAGE_PERIOD);
+                }
+                Err(error) => {
+                    // The other end has closed the line already, or reads its end now.
+                    let _ = shutdown(line, Shutdown::Both);
+                    return Err(error.into());
+                }
                 Ok(_) => return Ok(()),
             }
         }
@@ -404,7 +425,8 @@ impl Line {
                 descriptors.extend(received);
             }
         }
-        let (message, _) = bincode::decode_from_slice(&bytes[..length], standard())
+        let limited = standard().with_limit::<DECODE_LIMIT>();
+        let (message, _) = bincode::decode_from_slice(&bytes[..length], limited)
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
         Ok(Some((message, descriptors)))
     }
@@ -453,5 +475,24 @@ mod tests {
         assert!(Line::connect(&path, LineSocket::Manager).is_err());
         let _listener = LineListener::new(&directory, LineSocket::Manager).expect("a socket");
         Line::connect(&path, LineSocket::Manager).expect("connected");
+    }
+
+    /// A list of 2^62 elements ended the receiving process.
+    #[test]
+    fn a_message_cannot_claim_more_memory_than_it_may_need() {
+        let (one, other) = Line::pair().expect("a pair of sockets");
+        let read_boards = ToManager::ReadBoards {
+            id: 1,
+            process: understudy_numbers::ProcessNumber(2),
+            workers: Vec::new(),
+        };
+        let mut bytes = bincode::encode_to_vec(&read_boards, standard()).expect("encoded");
+        assert_eq!(bytes.pop(), Some(0), "the length of the list");
+        bytes.push(253);
+        bytes.extend((1u64 << 62).to_le_bytes());
+        rustix::net::send(&one, &bytes, SendFlags::NOSIGNAL).expect("sent");
+        let soon = Duration::from_millis(1);
+        let error = other.receive::<ToManager>(soon).expect_err("refused");
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
     }
 }

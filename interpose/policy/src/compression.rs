@@ -9,6 +9,10 @@ use std::io;
 /// The higher levels take ten times as long for a tenth less, as measured with journals.
 const LEVEL: i32 = 1;
 const HEADER: usize = size_of::<u64>();
+/// Limit of original bytes for each compressed byte.
+///
+/// A block has at least 4 bytes and at most 128 KiB of content (RFC 8878, 3.1.1.2).
+const MAX_RATIO: usize = 32 << 10;
 
 /// Compresses bytes.
 ///
@@ -27,6 +31,9 @@ pub fn unpack(packed: &[u8]) -> io::Result<Vec<u8>> {
     let damaged = || io::Error::new(io::ErrorKind::InvalidData, "compressed bytes are damaged");
     let (length, body) = packed.split_first_chunk::<HEADER>().ok_or_else(damaged)?;
     let length = usize::try_from(u64::from_le_bytes(*length)).map_err(|_| damaged())?;
+    if length / MAX_RATIO > body.len() {
+        return Err(damaged());
+    }
     let bytes = zstd::bulk::decompress(body, length)?;
     if bytes.len() == length {
         Ok(bytes)
@@ -54,5 +61,10 @@ mod tests {
         let mut longer = packed;
         longer[0] ^= 1;
         assert!(unpack(&longer).is_err());
+        // Memory was allocated for this length.
+        longer[7] = 0x70;
+        assert!(unpack(&longer).is_err());
+        let zeros = vec![0; 64 << 20];
+        assert!(unpack(&pack(&zeros)).expect("whole") == zeros);
     }
 }

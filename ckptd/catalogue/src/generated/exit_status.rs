@@ -6,6 +6,9 @@ pub const PROGRAM_FAILURE: i32 = 65;
 /// Exit status: an error inside understudy (EX_SOFTWARE of sysexits.h).
 pub const INTERNAL: i32 = 70;
 
+/// Exit status: the system has refused a process or another resource (EX_OSERR of sysexits.h).
+pub const SYSTEM_REFUSAL: i32 = 71;
+
 /// Exit status: state or output could not be saved or restored (EX_IOERR of sysexits.h).
 pub const STATE_NOT_SAVED: i32 = 74;
 
@@ -37,6 +40,10 @@ pub static EXIT_STATUSES: &[ExitStatus] = &[
     ExitStatus {
         status: "70",
         title: "an error inside understudy",
+    },
+    ExitStatus {
+        status: "71",
+        title: "the system has refused a process or another resource",
     },
     ExitStatus {
         status: "74",

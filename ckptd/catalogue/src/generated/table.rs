@@ -988,9 +988,10 @@ pub static CATALOGUE: &[Message] = &[
     Message {
         identifier: "process-not-started",
         text: "a process cannot be started: {error}",
-        cause: "the program could not be executed",
-        remedy: "check the program's path and permissions",
-        status: None,
+        cause: "the program could not be executed, or the system refuses a further process",
+        remedy: "check the program's path and permissions, and remove the cause that the message \
+         names",
+        status: Some(71),
         level: None,
     },
     Message {

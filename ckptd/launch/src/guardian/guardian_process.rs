@@ -7,6 +7,7 @@
 //! another one and report their processes to it.
 
 use super::guarded_process::GuardedProcess;
+use super::guardian_sockets::{GuardianSockets, leave, register, report_failed_start};
 use super::input::Input;
 use super::launcher_position::LauncherPosition;
 use super::memory_kills::MemoryKills;
@@ -30,7 +31,6 @@ use understudy_catalogue::{exit_status, message};
 use understudy_numbers::ProcessNumber;
 use understudy_settings::Config;
 use understudy_sockets::{Poller, Source};
-use understudy_wire::io::Interest;
 use understudy_wire::line::{
     self, FromGuardian, Hello, Killer, Line, LineListener, ProcessEnd, ToGuardian,
 };
@@ -117,16 +117,23 @@ pub fn run(program: Program) -> Result<i32, Error> {
     if position.rank.0 == 0 && std::env::var_os("UNDERSTUDY_SPARES").is_none() {
         print_message(message::default_spare(spares, position.size, workers));
     }
-    let (line, manager) = match position.connect() {
+    let hello = Hello::Guardian {
+        rank: position.rank,
+        workers,
+        spares,
+        replenishes,
+        had_manager: false,
+    };
+    let sockets = match GuardianSockets::open(&mut position) {
         Err(error) if error.is_refusal() => {
             return run_unprotected(&program, &position, spares, &error);
         }
-        connected => connected?,
+        Err(error) => {
+            report_failed_start(&position, &hello);
+            return Err(error);
+        }
+        Ok(sockets) => sockets,
     };
-    let listener = position.listen()?;
-    let input = Input::new(position.directory(), position.rank)?;
-    let (closing, closed) = Line::pair().map_err(Error::system("a pair of sockets"))?;
-    let poller = Poller::new().map_err(Error::system("a poller"))?;
     let mut guardian = GuardianProcess {
         is_last: !position.is_on_one_node(),
         position,
@@ -134,16 +141,16 @@ pub fn run(program: Program) -> Result<i32, Error> {
         spares,
         replenishes,
         program,
-        manager: register(&poller, line)?,
-        input,
+        manager: sockets.manager,
+        input: sockets.input,
         has_refused: Cell::new(false),
         memory: MemoryKills::new(),
-        listener: register(&poller, listener)?,
+        listener: sockets.listener,
         unidentified: Vec::new(),
-        output_end_sender: Arc::new(closing),
-        output_ends: register(&poller, closed)?,
-        poller,
-        managers: manager.into_iter().collect(),
+        output_end_sender: Arc::new(sockets.output_end_sender),
+        output_ends: sockets.output_ends,
+        poller: sockets.poller,
+        managers: sockets.started_manager.into_iter().collect(),
         fruitless_managers: 0,
         processes: Arc::default(),
         has_begun: false,
@@ -152,16 +159,15 @@ pub fn run(program: Program) -> Result<i32, Error> {
         children: SpawnedChildren::default(),
     };
     guardian.report_state(false);
-    let status = guardian.forward_signals().and_then(|()| guardian.serve());
+    if let Err(error) = guardian.forward_signals() {
+        leave(&guardian.manager);
+        return Err(error);
+    }
+    let status = guardian.serve();
     if status.is_err() {
         guardian.kill_all();
     }
     status
-}
-
-/// Registers a connection with the poller, which reports when the connection is readable.
-fn register<T: AsFd>(poller: &Poller, connection: T) -> Result<Source<T>, Error> {
-    Source::new(poller.registry(), connection, Interest::READ).map_err(Error::system("epoll_ctl"))
 }
 
 impl GuardianProcess {

@@ -12,8 +12,8 @@ use crate::manager_process::{port_of, start_manager, start_with_duty};
 use crate::messages::ManagerDuty;
 use crate::print_message::print_message;
 use std::fs::File;
-use std::io;
-use std::path::PathBuf;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::{Duration, Instant};
 use understudy_catalogue::message;
@@ -173,7 +173,7 @@ impl LauncherPosition {
             false => locked(&self.job)?,
         };
         let path = directory.path().to_owned();
-        if let Ok(line) = Line::connect(&path, LineSocket::Manager) {
+        if let Some(line) = existing_manager(&path)? {
             return Ok((line, None));
         }
         self.remove_leftovers(&directory);
@@ -195,7 +195,7 @@ impl LauncherPosition {
         let Some((directory, _lock)) = self.lock_directory()? else {
             return Ok(None);
         };
-        if let Ok(line) = Line::connect(&path, LineSocket::Manager) {
+        if let Some(line) = existing_manager(&path)? {
             return Ok(Some((Ok(line), None)));
         }
         print_message(message::MANAGER_REPLACED);
@@ -265,6 +265,20 @@ impl LauncherPosition {
                 let _ = leftover.remove();
             }
         }
+    }
+}
+
+/// Connects to the manager in a job's directory; `None` without a living one.
+///
+/// # Errors
+/// Other errors of [`Line::connect`]: the job must not get a second manager.
+fn existing_manager(directory: &Path) -> Result<Option<Line>, Error> {
+    match Line::connect(directory, LineSocket::Manager) {
+        Ok(line) => Ok(Some(line)),
+        Err(error) => match error.kind() {
+            ErrorKind::NotFound | ErrorKind::ConnectionRefused => Ok(None),
+            _ => Err(Error::system("the process manager")(error)),
+        },
     }
 }
 

@@ -4,6 +4,7 @@
 
 mod guarded_process;
 mod guardian_process;
+mod guardian_sockets;
 mod input;
 mod input_spool;
 mod launcher_position;

@@ -11,7 +11,7 @@ use std::io::{self, IsTerminal};
 use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 use std::sync::Arc;
-use understudy_catalogue::message;
+use understudy_catalogue::{exit_status, message};
 use understudy_formats::private_directories::runtime_variable;
 use understudy_numbers::ProcessNumber;
 use understudy_pmi::{Identity, adopt, is_of_a_launcher};
@@ -20,9 +20,6 @@ use understudy_wire::io::Interest;
 use understudy_wire::line::{
     FromGuardian, Killer, LAUNCHER_PREFIX, LINE_VARIABLE, PID_NAMESPACE, ProcessEnd,
 };
-
-/// Exit status of a process that cannot be started (EX_OSERR of sysexits.h).
-const NOT_STARTED: i32 = 71;
 
 impl GuardianProcess {
     /// Starts a process of the program that does not outlive this one.
@@ -43,7 +40,7 @@ impl GuardianProcess {
                 Err(error) => {
                     let error = Error::system(self.program.file.display().to_string())(error);
                     print_message(message::process_not_started(error));
-                    let (status, pid) = (NOT_STARTED, 0);
+                    let (status, pid) = (exit_status::SYSTEM_REFUSAL, 0);
                     ProcessEnd::Exited {
                         number,
                         status,

@@ -48,6 +48,7 @@ impl NodeState {
 
     pub(super) fn lose_guardian(&mut self, rank: Guardian) {
         self.guardians.remove(&rank);
+        self.lost_guardians.insert(rank);
         self.reports.push(Report::GuardianDied { rank });
         self.lose_children(rank);
     }

@@ -50,6 +50,8 @@ pub struct NodeState {
     /// Number of workers of the job.
     pub(super) workers: u32,
     pub(super) guardians: BTreeMap<Guardian, Source<Line>>,
+    /// Guardians whose connections have ended: they count as dead.
+    pub(super) lost_guardians: BTreeSet<Guardian>,
     /// State of the takeover if this manager follows another one.
     pub(super) takeover: Takeover,
     /// True if no other manager can replace this one.
@@ -117,6 +119,7 @@ impl NodeState {
             callers: Vec::new(),
             workers: 0,
             guardians: BTreeMap::new(),
+            lost_guardians: BTreeSet::new(),
             takeover: Takeover::default(),
             is_last,
             homes: BTreeMap::new(),

@@ -6,6 +6,7 @@ use super::process::Process;
 use crate::messages::Report;
 use rustix::process::set_parent_process_death_signal;
 use std::time::Duration;
+use understudy_catalogue::exit_status;
 use understudy_sockets::{RETRY, Ready, Source};
 use understudy_wire::io::Interest;
 use understudy_wire::line::{Hello, ToGuardian, ToManager};
@@ -54,6 +55,14 @@ impl NodeState {
         for line in std::mem::take(&mut self.callers) {
             match line.receive::<Hello>(Duration::ZERO) {
                 Ok(None) => self.callers.push(line),
+                Ok(Some(Hello::Guardian { rank, .. }))
+                    if self.guardians.contains_key(&rank)
+                        || self.lost_guardians.contains(&rank) =>
+                {
+                    // Only its connection has failed, but it counts as dead.
+                    let status = exit_status::RECOVERY_FAILED;
+                    let _ = line.send(&ToGuardian::Leave { status });
+                }
                 Ok(Some(Hello::Guardian {
                     rank,
                     workers,

@@ -54,6 +54,14 @@ pub fn hosts_of_list(list: &str) -> Result<Vec<Host>, Error> {
 /// [`Error::Hosts`], [`Error::System`].
 pub fn hosts_of_file(path: &Path) -> Result<Vec<Host>, Error> {
     let text = std::fs::read_to_string(path).map_err(Error::system(path.display().to_string()))?;
+    hosts_of_text(&text)
+}
+
+/// Parses the content of a file of hosts.
+///
+/// # Errors
+/// [`Error::Hosts`].
+pub fn hosts_of_text(text: &str) -> Result<Vec<Host>, Error> {
     let mut hosts = Vec::new();
     for line in text.lines() {
         let line = line.split('#').next().unwrap_or_default();
@@ -78,13 +86,19 @@ fn add(hosts: &mut Vec<Host>, name: &str, slots: &str) -> Result<(), Error> {
     }
     let slots: u32 = slots.parse().map_err(|_| wrong())?;
     match hosts.iter_mut().find(|host| host.name == name) {
-        Some(host) => host.slots += slots,
+        Some(host) => host.slots = host.slots.checked_add(slots).ok_or_else(wrong)?,
         None => hosts.push(Host {
             name: name.to_owned(),
             slots,
         }),
     }
     Ok(())
+}
+
+/// Returns the number of slots of all hosts, at most `u32::MAX`.
+pub fn total_slots(hosts: &[Host]) -> u32 {
+    let slots = hosts.iter().map(|host| host.slots);
+    slots.fold(0, u32::saturating_add)
 }
 
 /// Assigns ranks to hosts; returns the ranks of each host.
@@ -96,13 +110,13 @@ pub fn assign_ranks(
     size: u32,
     rank_order: RankOrder,
 ) -> Result<Vec<Vec<Guardian>>, Error> {
-    let slots: u32 = hosts.iter().map(|host| host.slots).sum();
+    let slots = total_slots(hosts);
     if slots < size {
         return Err(Error::Slots { slots, size });
     }
     let mut slots_in_order: Vec<(u32, usize)> = Vec::new();
     for (host_index, host) in hosts.iter().enumerate() {
-        slots_in_order.extend((0..host.slots).map(|round| (round, host_index)));
+        slots_in_order.extend((0..host.slots.min(size)).map(|round| (round, host_index)));
     }
     match rank_order {
         RankOrder::Slot => {}
@@ -172,5 +186,20 @@ mod tests {
             assign_ranks(&hosts, 7, RankOrder::Slot),
             Err(Error::Slots { slots: 6, size: 7 })
         ));
+    }
+
+    /// Sums overflowed, and a list had an element for each slot.
+    #[test]
+    fn numbers_of_slots_may_be_large_but_their_sum_is_checked() {
+        let most = u32::MAX;
+        assert!(hosts_of_list(&format!("a:{most},a:1")).is_err());
+        let hosts = hosts_of_list(&format!("a:{most},b:{most}")).expect("good");
+        let ranks = assign_ranks(&hosts, 4, RankOrder::Node).expect("room");
+        assert_eq!(
+            ranks,
+            [[0, 2].map(Guardian), [1, 3].map(Guardian)].map(Vec::from)
+        );
+        let ranks = assign_ranks(&hosts, 2, RankOrder::Slot).expect("room");
+        assert_eq!(ranks, [vec![Guardian(0), Guardian(1)], Vec::new()]);
     }
 }

@@ -43,6 +43,7 @@ pub fn run(
         return run_on_several(plan, context, &share, &host, (signals, notify));
     }
     if let Err(error) = prepare(&share.job) {
+        remove_left(&directory_of(&share.job));
         return match error.is_refusal() {
             true => Ok(refuse(&error, &streams)),
             false => Err(error),

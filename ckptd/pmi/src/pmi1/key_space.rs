@@ -302,6 +302,10 @@ impl KeySpace {
         {
             return Err("unknown_kvsname");
         }
+        // Nodes exchange lines `key=value`.
+        if key.contains(&b'=') {
+            return Err("bad_key");
+        }
         if !self.put(key, value) {
             return Err("too_large");
         }

@@ -70,6 +70,10 @@ fn a_rank_is_answered_in_the_words_of_pmi_1() {
             "cmd=put_result rc=-1 msg=key_or_value_missing\n",
         ),
         (
+            "cmd=put kvsname=job.3 key=k=l value=b",
+            "cmd=put_result rc=-1 msg=bad_key\n",
+        ),
+        (
             "cmd=get kvsname=job.3 key=k",
             "cmd=get_result rc=0 value=a#=b\n",
         ),

@@ -18,6 +18,8 @@
 //! pair of sockets (`PMI_FD`), so that no other process can act for it. A client that floods the
 //! server is disconnected.
 
+#[cfg(any(test, fuzzing))]
+pub mod hostile;
 mod key_space;
 mod pmi1_client;
 mod pmi1_line;

@@ -19,7 +19,7 @@ const VERSION: u32 = 3;
 const HEADER: usize = 20;
 
 /// Bytes that a call wrote at an address of the program side.
-#[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+#[derive(Clone, Debug, PartialEq, Eq, bincode::Encode)]
 pub struct Written {
     pub address: u64,
     pub bytes: Vec<u8>,
@@ -31,7 +31,7 @@ pub struct Written {
 pub const END_SLOT: u16 = u16::MAX;
 
 /// The outcome of a call.
-#[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode)]
 pub struct Record {
     pub slot: u16,
     /// Hash of the call's arguments.
@@ -242,10 +242,10 @@ impl JournalReader {
             if self.at == self.entries.len() {
                 return Ok(None);
             }
-            let ((times, calls), length): ((u64, Vec<Record>), usize) =
-                bincode::decode_from_slice(&self.entries[self.at..], standard())
-                    .map_err(|_| FormatError::Damaged)?;
-            self.at += length;
+            let (times, count): (u64, u64) = self.decode()?;
+            let calls = (0..count)
+                .map(|_| self.record())
+                .collect::<Result<Vec<_>, _>>()?;
             self.left = times
                 .checked_mul(calls.len() as u64)
                 .ok_or(FormatError::Damaged)?;
@@ -258,6 +258,29 @@ impl JournalReader {
         let at = (count - (self.left % count as u64) as usize) % count;
         self.left -= 1;
         Ok(self.calls.get(at))
+    }
+
+    /// Decodes a record, and allocates only for bytes that follow.
+    fn record(&mut self) -> Result<Record, FormatError> {
+        let (slot, arguments, result, count): (u16, u32, u64, u64) = self.decode()?;
+        let piece = |_| {
+            let (address, bytes): (u64, &[u8]) = self.decode()?;
+            let bytes = bytes.to_vec();
+            Ok(Written { address, bytes })
+        };
+        Ok(Record {
+            slot,
+            arguments,
+            result,
+            written: (0..count).map(piece).collect::<Result<_, _>>()?,
+        })
+    }
+
+    fn decode<'a, T: bincode::BorrowDecode<'a, ()>>(&'a mut self) -> Result<T, FormatError> {
+        let decoded = bincode::borrow_decode_from_slice(&self.entries[self.at..], standard());
+        let (value, length) = decoded.map_err(|_| FormatError::Damaged)?;
+        self.at += length;
+        Ok(value)
     }
 }
 
@@ -363,5 +386,28 @@ mod tests {
             FormatError::Damaged
         );
         assert_eq!(Journal::decode(b"short").unwrap_err(), FormatError::Foreign);
+    }
+
+    /// The reader allocated memory for lengths that bytes only claimed.
+    #[test]
+    fn lengths_without_content_are_damage() {
+        let most = u64::MAX >> 1;
+        let of_records = encoded(&(1u64, most));
+        let of_pieces = encoded(&(1u64, 1u64, (1u16, 2u32, 3u64, most)));
+        let of_bytes = encoded(&(1u64, 1u64, (1u16, 2u32, 3u64, 1u64), (4096u64, most)));
+        for entries in [of_records, of_pieces, of_bytes] {
+            let mut journal = Journal {
+                entries,
+                ..Journal::default()
+            };
+            let mut reader = Journal::decode(&journal.encode()).unwrap();
+            assert_eq!(reader.next(), Err(FormatError::Damaged));
+        }
+    }
+
+    fn encoded(what: &impl bincode::Encode) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        encode(what, &mut bytes);
+        bytes
     }
 }

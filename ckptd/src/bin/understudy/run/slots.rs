@@ -5,7 +5,7 @@ use crate::node;
 use crate::outcome::Failure;
 use std::ffi::OsString;
 use std::path::Path;
-use understudy_launch::starter::hosts_of_list;
+use understudy_launch::starter::{hosts_of_list, total_slots};
 use understudy_report::count;
 
 /// A request for slots.
@@ -73,7 +73,7 @@ pub fn must_oversubscribe(request: &SlotRequest<'_>, line: &[OsString]) -> Resul
 /// A host without a number has one slot for each occurrence.
 fn slots(hosts: &str) -> Result<u32, Failure> {
     let hosts = hosts_of_list(hosts).map_err(|error| usage(format_args!("--host: {error}")))?;
-    Ok(hosts.iter().map(|host| host.slots).sum())
+    Ok(total_slots(&hosts))
 }
 
 /// Returns the hosts that ranks may run on; none if that is this host alone.
