@@ -9,9 +9,11 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use understudy_formats::events::RecoveryStage;
 
-/// Makes a job whose rank 0 sleeps for 12 s.
+/// Name of the file for which rank 0 waits.
+const SIGN: &str = "sign";
+
 fn idle() -> Job {
-    let job = Job::new(paths::test_program("waiting"), &["12"]);
+    let job = Job::new(paths::test_program("waiting"), &[SIGN]);
     job.workers(2).interval("1s")
 }
 
@@ -39,9 +41,14 @@ fn measure_spare(job: Job) {
     let mut first_seen = None;
     let outcome = job
         .watch(move |ranks| {
+            let release = || {
+                let sign = format!("/proc/{}/cwd/{SIGN}", ranks[&0].pid);
+                std::fs::write(sign, "").expect("rank 0 waits");
+                true
+            };
             let (now, Some(time)) = (Instant::now(), processes::processor_time(ranks[&SPARE].pid))
             else {
-                return true;
+                return release();
             };
             let first_seen = *first_seen.get_or_insert(now.max(seen));
             if now.duration_since(first_seen) < START_TIME {
@@ -49,12 +56,11 @@ fn measure_spare(job: Job) {
             }
             let (since, used) = *begin.get_or_insert((now, time));
             let passed = now.duration_since(since);
-            if passed >= SPAN
-                && let Ok(mut result) = result.lock()
-            {
-                *result = Some((passed, time - used));
+            if passed < SPAN {
+                return false;
             }
-            passed >= SPAN
+            *result.lock().expect("no thread has panicked") = Some((passed, time - used));
+            release()
         })
         .run();
     outcome.assert_success();
