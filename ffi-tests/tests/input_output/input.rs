@@ -6,7 +6,7 @@ use ffi_tests::job::STANDARD_INPUT;
 use ffi_tests::kill::count_lines;
 use ffi_tests::living_processes::beside_work;
 use ffi_tests::native_runs::native;
-use ffi_tests::{Job, Kill, Launcher, Trigger, paths, processes};
+use ffi_tests::{Job, Kill, Launcher, Trigger, paths, processes, variants};
 use std::collections::BTreeMap;
 
 /// Rounds of the program, and the pause after each in milliseconds.
@@ -47,7 +47,7 @@ fn kill(worker: u32) -> Kill {
 #[test]
 fn a_file_is_read_on_by_survivors_and_understudies() {
     let undisturbed = native(from_file());
-    for worker in [0, 2] {
+    for worker in variants([0, 2], 1) {
         from_file()
             .kill(kill(worker))
             .run()
@@ -58,7 +58,7 @@ fn a_file_is_read_on_by_survivors_and_understudies() {
 #[test]
 fn a_pipe_is_reread_by_survivors_and_replacements() {
     let undisturbed = native(from_pipe(ROUNDS));
-    for worker in [0, 2] {
+    for worker in variants([0, 2], 1) {
         let outcome = from_pipe(ROUNDS).kill(kill(worker)).run();
         outcome.assert_recovered(&undisturbed, &[], &[worker]);
     }
@@ -86,7 +86,7 @@ fn a_restarted_job_reads_its_input_from_the_beginning() {
 #[ignore = "a variant: make test-all"]
 fn input_that_was_read_before_the_checkpoint_is_not_missed() {
     let undisturbed = native(from_pipe(2));
-    for worker in [2, 0] {
+    for worker in variants([2, 0], 1) {
         let outcome = from_pipe(2).kill(kill(worker)).run();
         outcome.assert_recovered(&undisturbed, &[], &[worker]);
     }
@@ -104,7 +104,7 @@ fn from_pipe_of_wrapper() -> Job {
 
 #[test]
 fn a_pipe_of_a_wrapper_that_cannot_be_reread_ends_the_job() {
-    for worker in [2, 0] {
+    for worker in variants([2, 0], 1) {
         // The only checkpoint before the failure is that of MPI_Init, or one after a read.
         let interval = ["7calls", "100000calls"][usize::from(worker == 2)];
         let job = from_pipe_of_wrapper().interval(interval);

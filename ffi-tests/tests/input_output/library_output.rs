@@ -4,7 +4,7 @@
 
 use ffi_tests::native_runs::native;
 use ffi_tests::programs::HEAT2D;
-use ffi_tests::{Job, fault_at_commit, paths};
+use ffi_tests::{Job, fault_at_commit, paths, variants};
 use std::path::Path;
 
 /// Makes MPICH print a summary in each MPI_Init.
@@ -26,7 +26,7 @@ fn what_the_mpi_library_prints_costs_no_line_of_the_program() {
         "the library prints no summary"
     );
     with_summary(&program).run().assert_same_lines(&alone);
-    for worker in [0, 1] {
+    for worker in variants([0, 1], 1) {
         let fault = fault_at_commit(worker, 4);
         let outcome = with_summary(&program).fault(&fault).run();
         outcome.assert_success();

@@ -42,7 +42,7 @@ fn a_worker_of_a_connecting_program_fails() {
         (0, 2),
         (2, 7),
     ];
-    for (rank, epoch) in variants(epochs, 3) {
+    for (rank, epoch) in variants(epochs, 1) {
         let fault = format!("kill rank={rank} at=cut.end epoch={epoch}");
         let outcome = make().fault(&fault).run();
         verdicts.judge(&fault, || outcome.assert_recovered(&expected, &[], &[rank]));
@@ -57,7 +57,7 @@ fn a_cut_falls_while_workers_wait_to_connect() {
     let make = || Job::new(paths::test_program("ports"), &arguments).interval("8ms");
     let expected = undisturbed(make());
     let mut verdicts = Verdicts::default();
-    for (rank, epoch) in variants([(0, 6), (1, 9), (2, 7), (1, 5), (0, 11), (3, 8)], 3) {
+    for (rank, epoch) in variants([(0, 6), (1, 9), (2, 7), (1, 5), (0, 11), (3, 8)], 1) {
         let fault = format!("kill rank={rank} at=cut.end epoch={epoch}");
         let outcome = make().fault(&fault).run();
         verdicts.judge(&fault, || outcome.assert_recovered(&expected, &[], &[rank]));
@@ -84,7 +84,7 @@ fn workers_of_a_connecting_program_fail_on_several_hosts() {
     verdicts.judge("undisturbed", || {
         undisturbed(spread(make())).assert_like(&expected, &[]);
     });
-    for (rank, epoch) in variants([(1, 3), (0, 4), (3, 2), (2, 6), (1, 7), (3, 5)], 3) {
+    for (rank, epoch) in variants([(1, 3), (0, 4), (3, 2), (2, 6), (1, 7), (3, 5)], 1) {
         let fault = format!("kill rank={rank} at=cut.end epoch={epoch}");
         let outcome = spread(make()).fault(&fault).run();
         verdicts.judge(&fault, || outcome.assert_recovered(&expected, &[], &[rank]));
@@ -101,7 +101,7 @@ fn a_cut_falls_while_workers_of_several_hosts_wait_to_connect() {
     let make = || Job::new(paths::test_program("ports"), &arguments).interval("20ms");
     let expected = undisturbed(make());
     let mut verdicts = Verdicts::default();
-    for (rank, epoch) in variants([(1, 6), (0, 9), (3, 5), (2, 7)], 2) {
+    for (rank, epoch) in variants([(1, 6), (0, 9), (3, 5), (2, 7)], 1) {
         let fault = format!("kill rank={rank} at=cut.end epoch={epoch}");
         let outcome = spread(make()).fault(&fault).run();
         verdicts.judge(&fault, || outcome.assert_recovered(&expected, &[], &[rank]));
@@ -128,7 +128,7 @@ fn a_worker_of_mpich_on_one_of_several_hosts_dies() {
     let make = || job(&program).workers(2).of_mpich();
     let spread = || make().hosts(&[1, 2]).ucx_by_tcp();
     let expected = undisturbed(make());
-    for rank in [0, 1] {
+    for rank in variants([1, 0], 1) {
         let outcome = spread()
             .fault(&format!("kill rank={rank} at=cut.end epoch=4"))
             .run();

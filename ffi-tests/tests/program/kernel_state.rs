@@ -4,7 +4,7 @@
 //! names the object, and the job continues without protection or stops.
 
 use ffi_tests::native_runs::native;
-use ffi_tests::{Job, REFUSED, Requirement, paths, skip};
+use ffi_tests::{Job, REFUSED, Requirement, paths, skip, variants};
 use std::net::TcpListener;
 use std::process::Command;
 use std::time::Duration;
@@ -125,7 +125,7 @@ fn state_that_is_made_after_the_checkpoint_is_undone() {
     ];
     for kind in kinds.into_iter().filter(|kind| can_be_made(kind)) {
         let protected = || job(kind, Some(9));
-        for worker in [0, 1] {
+        for worker in variants([0, 1], 1) {
             let fault = format!("kill rank={worker} at=call:18");
             let outcome = protected().spares(1).fault(&fault).run();
             outcome.assert_success();
@@ -153,7 +153,7 @@ fn system_v_objects_are_restored_on_another_host() {
     for program in programs {
         let path = paths::test_program(program).display().to_string();
         let job = || Job::new("unshare", &["--ipc", &path, "16"]).workers(3);
-        for call in [23, 31] {
+        for call in variants([23, 31], 1) {
             let fault = format!("kill rank=1 at=call:{call}");
             let outcome = job().interval("5calls").spares(1).fault(&fault).run();
             outcome.assert_all_recovered(&native(job()), &[1]);
@@ -165,7 +165,7 @@ fn system_v_objects_are_restored_on_another_host() {
 fn a_closed_object_prevents_no_checkpoint() {
     for kind in ["inotify", "connection"] {
         let protected = || job(kind, Some(9));
-        for call in [15, 80] {
+        for call in variants([80, 15], 1) {
             let fault = format!("kill rank=1 at=call:{call}");
             let outcome = protected().spares(1).fault(&fault).run();
             outcome.assert_all_recovered(&native(protected()), &[1]);

@@ -118,7 +118,7 @@ fn kill_often(name: &str, make: impl Fn() -> Option<Job>, times: usize) {
     undisturbed.assert_success();
     let mut random = Random::announced(name);
     let mut verdicts = Verdicts::default();
-    for time in variants(0..times, 2) {
+    for time in variants(0..times, 1) {
         let worker = random.below(u64::from(WORKERS)) as u32;
         // The last tenth is excluded, so that the process still exists.
         let part = ROUNDS * 9 / 10 / times;

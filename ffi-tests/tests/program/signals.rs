@@ -1,7 +1,7 @@
 //! Signals for all ranks, as from a batch system, together with a failure.
 
 use ffi_tests::living_processes::Ranks;
-use ffi_tests::{Job, paths, processes};
+use ffi_tests::{Job, paths, processes, variants};
 use std::path::Path;
 use std::time::Duration;
 
@@ -64,7 +64,7 @@ fn a_worker_fails_when_all_were_signalled() {
 /// The signal arrives at different times of a recovery.
 #[test]
 fn all_are_signalled_while_a_worker_is_replaced() {
-    for after in [0, 3, 10, 20, 40].map(Duration::from_millis) {
+    for after in variants([10, 0, 3, 20, 40].map(Duration::from_millis), 2) {
         assert_all_signalled(job(&[]).watch(move |ranks| {
             let is_ready = is_ready(ranks);
             if is_ready {
@@ -107,7 +107,7 @@ fn blocked_signals_wait_for_the_program() {
     let undisturbed = job().run();
     undisturbed.assert_success();
     undisturbed.assert_checks();
-    for (worker, call) in [(1, 20), (0, 31)] {
+    for (worker, call) in variants([(1, 20), (0, 31)], 1) {
         let fault = format!("kill rank={worker} at=call:{call}");
         let outcome = job().fault(&fault).run();
         outcome.assert_all_recovered(&undisturbed, &[worker]);

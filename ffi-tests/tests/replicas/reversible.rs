@@ -2,7 +2,7 @@
 
 use ffi_tests::command::understudy;
 use ffi_tests::native_runs::{native, run_with_fault};
-use ffi_tests::{Job, Outcome, paths};
+use ffi_tests::{Job, Outcome, paths, variants};
 use understudy_formats::events::Kind;
 
 /// Cells of each rank; a position and a velocity take 16 bytes.
@@ -68,7 +68,7 @@ fn assert_fetched(outcome: &Outcome, ranks: &[u32], why: &str) {
 /// Within a step: positions have moved, the ends of the chain have not been exchanged.
 #[test]
 fn survivors_undo_their_steps() {
-    for call in [213, 226] {
+    for call in variants([213, 226], 1) {
         let outcome = run_with_fault(|| job("undo"), &format!("kill rank=1 at=call:{call}"));
         outcome.assert_taken_over(&[1]);
         assert_undone(&outcome, &[0, 2], 1, PAGES);
@@ -124,7 +124,8 @@ fn rounded_steps_are_not_undone_and_the_buddys_copy_is_fetched() {
 /// Survivors may need that checkpoint.
 #[test]
 fn buddies_with_rounded_steps_die_during_a_checkpoint() {
-    for place in ["capture.end", "ship.half", "whole.begin", "commit.begin"] {
+    let places = ["ship.half", "capture.end", "whole.begin", "commit.begin"];
+    for place in variants(places, 1) {
         let job = || job_of("reversible-float", "undo");
         run_with_fault(job, &format!("kill rank=1 at={place} epoch=6")).assert_taken_over(&[1]);
     }
@@ -170,13 +171,14 @@ fn a_worker_and_its_buddy_fail_together() {
 /// Around a checkpoint, neither the old nor the new one contains the region.
 #[test]
 fn workers_die_while_a_checkpoint_is_under_way() {
-    for place in [
+    let places = [
+        "whole.begin",
+        "commit.end",
         "capture.end",
         "ship.half",
-        "whole.begin",
         "commit.begin",
-        "commit.end",
-    ] {
+    ];
+    for place in variants(places, 2) {
         let outcome = run_with_fault(|| job("undo"), &format!("kill rank=1 at={place} epoch=6"));
         outcome.assert_taken_over(&[1]);
         assert_undone(&outcome, &[0, 2], 1, 0);

@@ -5,7 +5,7 @@
 use ffi_tests::living_processes::living_and_lines;
 use ffi_tests::native_runs::native;
 use ffi_tests::programs::{self, HEAT2D, heat2d};
-use ffi_tests::{Job, Launcher, Outcome, Random, paths, processes};
+use ffi_tests::{Job, Launcher, Outcome, Random, paths, processes, variants};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -100,7 +100,7 @@ fn the_only_worker_may_die_with_it() {
 
 #[test]
 fn it_may_die_before_the_first_checkpoint() {
-    for point in ["cut.begin", "commit.begin epoch=1", "init.end"] {
+    for point in variants(["commit.begin epoch=1", "cut.begin", "init.end"], 1) {
         assert_survived(job().fault(&format!("kill-manager rank=1 at={point}")), 1);
     }
     // The manager fails before or in MPI_Init.
@@ -112,10 +112,11 @@ fn it_may_die_before_the_first_checkpoint() {
 
 #[test]
 fn it_may_fail_in_a_reinit_and_so_may_the_next() {
-    for (first, second) in [
+    let points = [
         ("reset.begin", "load.begin"),
         ("drain.begin", "resume.begin"),
-    ] {
+    ];
+    for (first, second) in variants(points, 1) {
         // The second fault point is reached only in the generation that follows the first failure.
         let fault = format!(
             "kill rank=1 at=commit.end epoch=3; kill-manager rank=0 at={first}; kill-manager \
@@ -128,7 +129,7 @@ fn it_may_fail_in_a_reinit_and_so_may_the_next() {
 
 #[test]
 fn it_may_die_at_the_end() {
-    for point in ["finalize.begin", "finalize.agreed"] {
+    for point in variants(["finalize.begin", "finalize.agreed"], 1) {
         assert_survived(job().fault(&format!("kill-manager rank=1 at={point}")), 1);
     }
 }
@@ -162,7 +163,7 @@ fn it_may_die_in_a_job_of_mpichs() {
             .of_mpich()
     };
     let alone = native(of_mpich());
-    for point in ["commit.begin epoch=1", "agree.end", "finalize.begin"] {
+    for point in variants(["agree.end", "commit.begin epoch=1", "finalize.begin"], 1) {
         let fault = format!("kill rank=1 at=commit.end epoch=2; kill-manager rank=0 at={point}");
         let outcome = of_mpich().fault(&fault).run();
         outcome.assert_success();

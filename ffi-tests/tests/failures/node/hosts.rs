@@ -449,7 +449,7 @@ fn a_restarted_job_may_lose_a_worker() {
     }
     let case = programs::heat2d();
     let mut verdicts = Verdicts::default();
-    for worker in [0, 3] {
+    for worker in variants([3, 0], 1) {
         let fault = format!("kill rank={worker} at=call:100");
         let mut first = restarted_job::killed(restarted_job::job(&case), 3);
         let last = restarted_job::restarted(&case)
@@ -482,7 +482,7 @@ fn shared_pointers_of_several_hosts_are_rolled_back() {
     let names: Vec<String> = (0..24).map(|file| format!("turns.{file}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     // The files are open from checkpoint 15 on.
-    for (rank, epoch) in variants([(1, 16), (3, 19), (0, 17), (2, 20)], 2) {
+    for (rank, epoch) in variants([(1, 16), (3, 19), (0, 17), (2, 20)], 1) {
         let fault = format!("kill rank={rank} at=cut.begin epoch={epoch}");
         let outcome = make().fault(&fault).run();
         outcome.assert_success();

@@ -18,6 +18,15 @@ fn enough_of_heat2d() -> TestProgram {
     }
 }
 
+/// Half of [`enough_of_heat2d`], for one or two new spares.
+fn half_of_heat2d() -> TestProgram {
+    TestProgram {
+        name: "heat2d, 15000",
+        make: || heat2d_of("300", "15000", "500").interval("1000calls"),
+        ..heat2d()
+    }
+}
+
 fn job(case: &TestProgram) -> Job {
     case.job().env("UNDERSTUDY_REPLENISH", "1").tcp()
 }
@@ -70,7 +79,7 @@ fn joining_processes_replace_workers_of_a_program_with_libraries() {
 
 #[test]
 fn a_new_spare_that_fails_while_joining_is_not_needed() {
-    let case = enough_of_heat2d();
+    let case = half_of_heat2d();
     let fault = "kill rank=1 at=cut.end epoch=3; kill rank=5 at=boot.end";
     let outcome = job(&case).fault(fault).run();
     assert_undisturbed(&outcome, &case);
@@ -82,7 +91,7 @@ fn a_new_spare_that_fails_while_joining_is_not_needed() {
 /// The job waits for a new spare that is needed.
 #[test]
 fn a_worker_that_fails_while_a_new_spare_joins_is_replaced_by_it() {
-    let case = enough_of_heat2d();
+    let case = half_of_heat2d();
     let fault = "kill rank=1 at=cut.end epoch=3; wait rank=5 at=boot.end delay=800ms; kill rank=2 \
         at=cut.end epoch=4";
     let outcome = job(&case).fault(fault).run();
