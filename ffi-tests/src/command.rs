@@ -94,7 +94,7 @@ impl UnderstudyCommand {
     /// # Panics
     /// If it cannot be started.
     pub fn run(mut self) -> CommandResult {
-        let _turn = paths::wait_for_turn();
+        paths::wait_for_turn();
         let streams = ["stdout", "stderr"].map(|name| self.root.path().join(name));
         let [out, err] = streams
             .each_ref()

@@ -19,23 +19,26 @@
 //! - [`open_mpi_4`]: the distribution's Open MPI, and Fortran programs;
 //! - [`root_file_system`]: other distributions;
 //! - [`library_programs`]: programs of the distribution's libraries;
+//! - [`test_names`]: tests that documents name;
 //! - [`paths`]: paths of products, MPI and example programs; [`programs`]: those programs with
-//!   their arguments.
+//!   their arguments;
+//! - [`run_directory`]: what the tests of a run share; [`requirements`]: tests that are skipped.
 //!
-//! Jobs need the machine for themselves, so test programs take turns (a lock file). The tests of
-//! `jobs` may run beside each other. Environment variables:
+//! `ffi-tests/run` runs each test in a process of its own. `.config/nextest.toml` states which
+//! tests need the machine for themselves. Environment variables:
 //!
 //! - `UNDERSTUDY_LIB_DIR`: directory of libunderstudy.so;
 //! - `FFI_TESTS_SEED`: repeats the random moments of an earlier run;
 //! - `FFI_TESTS_KEEP=1`: keeps the directories of all jobs;
+//! - `FFI_TESTS_REQUIRE`: requirements whose absence is a failure, see [`requirements`];
 //! - `FFI_TESTS_ALL=1`: runs all rows of the tables of variants, see [`variants`].
 
-mod autogroup;
 pub mod command;
 mod comparisons;
 pub mod daemon_process;
 pub mod hang;
 pub mod job;
+mod job_directory;
 pub mod kill;
 pub mod library_programs;
 pub mod living_processes;
@@ -49,8 +52,11 @@ pub mod processes;
 pub mod programs;
 pub mod random;
 pub mod reduced_replicas;
+pub mod requirements;
 pub mod root_file_system;
+pub mod run_directory;
 pub mod slurm_installation;
+pub mod test_names;
 pub mod users;
 pub mod verdicts;
 
@@ -60,6 +66,7 @@ pub use kill::{Kill, Trigger, fault_at_commit};
 pub use outcome::Outcome;
 pub use paths::Launcher;
 pub use random::Random;
+pub use requirements::{Requirement, skip};
 pub use verdicts::Verdicts;
 
 /// Exit status of a program that understudy refuses to protect.

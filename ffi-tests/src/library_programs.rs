@@ -4,10 +4,9 @@
 
 use crate::job::Job;
 use crate::open_mpi_4::with_open_mpi_4;
-use crate::paths;
 use crate::programs::{TestProgram, prints};
+use crate::{Requirement, run_directory, skip};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// Compilers of the distribution.
 const CXX: &str = "/usr/bin/mpicxx.openmpi";
@@ -35,33 +34,31 @@ fn petsc() -> Option<PathBuf> {
 /// # Panics
 /// If the source cannot be compiled.
 fn compiled(source: &str, compiler: &str, before: &[String], behind: &[String]) -> Option<PathBuf> {
-    static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     if !Path::new(compiler).is_file() {
-        paths::skip(&format!(
-            "there is no {compiler}; `make libraries` installs it"
-        ));
+        skip(
+            Requirement::Libraries,
+            &format!("there is no {compiler}; `make libraries` installs it"),
+        );
         return None;
     }
-    let directory = DIRECTORY.get_or_init(paths::lasting_directory);
-    let program = directory.join(Path::new(source).file_stem().expect("a source has a name"));
+    let name = Path::new(source).file_stem().expect("a source has a name");
     let source = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("programs/libraries")
         .join(source);
-    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    if !program.is_file() {
+    let compile = |directory: &Path| {
         let mut command = std::process::Command::new(compiler);
         command
             .args(before)
             .arg("-O1")
             .arg("-o")
-            .args([&program, &source]);
+            .args([&directory.join(name), &source]);
         // The compiler of HDF5 leaves an object file in its working directory.
         command.current_dir(directory);
         let status = command.args(behind).status().expect("it is a program");
         assert!(status.success(), "{compiler} fails on {}", source.display());
-    }
-    Some(program)
+    };
+    let directory = format!("libraries/{}", name.display());
+    Some(run_directory::filled_once(&directory, compile).join(name))
 }
 
 fn words(text: &str) -> Vec<String> {
@@ -98,9 +95,10 @@ pub fn netcdf() -> Option<TestProgram> {
 
 fn program_of_netcdf() -> Option<PathBuf> {
     if !Path::new(NETCDF).is_dir() {
-        paths::skip(&format!(
-            "there is no {NETCDF}; `make libraries` installs it"
-        ));
+        skip(
+            Requirement::Libraries,
+            &format!("there is no {NETCDF}; `make libraries` installs it"),
+        );
         return None;
     }
     let flags = (
@@ -130,7 +128,10 @@ pub fn mumps() -> Option<TestProgram> {
 
 fn program_of_petsc() -> Option<PathBuf> {
     let Some(build) = petsc() else {
-        paths::skip("there is no PETSc in /usr/lib/petscdir; `make libraries` installs it");
+        skip(
+            Requirement::Libraries,
+            "there is no PETSc in /usr/lib/petscdir; `make libraries` installs it",
+        );
         return None;
     };
     let build = build.display();

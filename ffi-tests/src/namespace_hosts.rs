@@ -3,7 +3,7 @@
 //! Each host has its own network, host name, processes, /dev/shm and temporary directory. A bridge
 //! joins them. The namespaces have no names outside and end with this process, however it ends.
 
-use crate::paths;
+use crate::{Requirement, paths, skip};
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -86,10 +86,13 @@ impl Hosts {
         *POSSIBLE.get_or_init(|| match Hosts::new(&[1, 1]) {
             Ok(_) => true,
             Err(reason) => {
-                paths::skip(&format!(
-                    "several hosts need namespaces of network, names, mounts and processes \
+                skip(
+                    Requirement::Namespaces,
+                    &format!(
+                        "several hosts need namespaces of network, names, mounts and processes \
                      (root): {reason}"
-                ));
+                    ),
+                );
                 false
             }
         })

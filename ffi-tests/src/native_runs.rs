@@ -2,28 +2,8 @@
 
 use crate::job::Job;
 use crate::outcome::Outcome;
-use crate::paths;
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-
-type Runs = HashMap<String, Arc<OnceLock<Arc<Outcome>>>>;
-
-/// Native runs of this process by [`Job::key`].
-static RUNS: Mutex<Option<Runs>> = Mutex::new(None);
-
-extern "C" fn forget() {
-    *RUNS.lock().unwrap_or_else(PoisonError::into_inner) = None;
-}
-
-/// Returns the entry of the run with this name.
-fn run(name: String) -> Arc<OnceLock<Arc<Outcome>>> {
-    let mut runs = RUNS.lock().unwrap_or_else(PoisonError::into_inner);
-    let runs = runs.get_or_insert_with(|| {
-        paths::at_exit(forget);
-        Runs::new()
-    });
-    Arc::clone(runs.entry(name).or_default())
-}
+use crate::run_directory;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// Attempts at a run without understudy.
 ///
@@ -32,14 +12,19 @@ const ATTEMPTS: usize = 3;
 
 /// Returns the undisturbed run of a job without understudy.
 ///
-/// Each job runs once per test program.
+/// Each job runs once per run of the tests.
 ///
 /// # Panics
 /// If all attempts fail.
-pub fn native(job: Job) -> Arc<Outcome> {
+pub fn native(job: Job) -> Outcome {
     let job = job.native();
-    let run = run(job.key());
-    Arc::clone(run.get_or_init(|| Arc::new(successful_run(job))))
+    let mut hasher = DefaultHasher::new();
+    job.key().hash(&mut hasher);
+    let name = format!("native/{:016x}", hasher.finish());
+    let directory = run_directory::filled_once(&name, |directory| {
+        successful_run(job).store(directory);
+    });
+    Outcome::load(&directory)
 }
 
 fn is_good(outcome: &Outcome) -> bool {

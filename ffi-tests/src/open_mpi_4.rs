@@ -4,6 +4,7 @@
 
 use crate::job::Job;
 use crate::paths::{self, Launcher};
+use crate::{Requirement, skip};
 use std::path::Path;
 use std::process::Command;
 
@@ -20,7 +21,10 @@ pub fn with_open_mpi_4(job: Job) -> Option<Job> {
         .output();
     let version = version.map(|output| output.stdout).unwrap_or_default();
     if !String::from_utf8_lossy(&version).contains("(Open MPI) 4.1") {
-        paths::skip(&format!("there is no Open MPI 4.1 in {LAUNCHER}"));
+        skip(
+            Requirement::Fortran,
+            &format!("there is no Open MPI 4.1 in {LAUNCHER}"),
+        );
         return None;
     }
     // Both versions are called libmpi.so.40.
@@ -35,7 +39,10 @@ pub fn with_open_mpi_4(job: Job) -> Option<Job> {
 pub fn fortran(name: &str, arguments: &[&str]) -> Option<Job> {
     let program = paths::fortran_program(name);
     if program.is_none() {
-        paths::skip("there is no gfortran, or no Open MPI with Fortran bindings; try make fortran");
+        skip(
+            Requirement::Fortran,
+            "there is no gfortran, or no Open MPI with Fortran bindings; try make fortran",
+        );
     }
     Some(Job::new(program?, arguments))
 }

@@ -1,5 +1,6 @@
 //! Result of a job, and assertions on it.
 
+use crate::job_directory::JobDirectory;
 use crate::{REFUSED, paths};
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -21,7 +22,7 @@ pub struct Killed {
 
 /// Result of a job.
 pub struct Outcome {
-    pub(crate) root: Option<tempfile::TempDir>,
+    pub(crate) root: Option<JobDirectory>,
     /// True if an assertion on the outcome has failed.
     failed: AtomicBool,
     pub line: String,
@@ -37,7 +38,7 @@ pub struct Outcome {
 
 impl Outcome {
     pub(crate) fn new(
-        root: tempfile::TempDir,
+        root: JobDirectory,
         line: String,
         status: Option<ExitStatus>,
         wall: Duration,
@@ -407,7 +408,9 @@ impl Outcome {
 
 impl Drop for Outcome {
     fn drop(&mut self) {
-        let Some(root) = self.root.take() else { return };
+        let Some(JobDirectory::Own(root)) = self.root.take() else {
+            return;
+        };
         if self.failed.load(Ordering::Relaxed)
             || std::thread::panicking()
             || std::env::var_os("FFI_TESTS_KEEP").is_some()

@@ -1,5 +1,6 @@
-//! Paths of the products, MPI and programs; and the lock that serialises jobs.
+//! Paths of products, MPI and programs, and the lock between runs of the tests.
 
+use crate::{Requirement, run_directory, skip};
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -130,13 +131,6 @@ pub fn shared_memory() -> Vec<std::fs::DirEntry> {
     directories.into_iter().flat_map(entries).collect()
 }
 
-/// Prints that a test is skipped, and why, to the standard error of the process.
-///
-/// The test harness captures only what is printed by `print!` and `eprint!`.
-pub fn skip(reason: &str) {
-    let _ = writeln!(std::io::stderr(), "SKIPPED: {reason}");
-}
-
 /// Path of mpirun.
 ///
 /// # Panics
@@ -202,7 +196,10 @@ pub fn threaded_lammps() -> Option<PathBuf> {
         .map(program)
         .find(|file| file.is_file());
     if found.is_none() {
-        skip("there is no LAMMPS with threads in .env/python (make python)");
+        skip(
+            Requirement::Python,
+            "there is no LAMMPS with threads in .env/python (make python)",
+        );
     }
     found
 }
@@ -222,36 +219,32 @@ pub fn standard_program(name: &str) -> Option<PathBuf> {
 /// If the program cannot be compiled.
 pub fn mpich_example(name: &str) -> Option<PathBuf> {
     has_mpich().then(|| {
-        let program = of_mpich().join(name);
-        static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-        let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-        let made = Command::new("make")
-            .args(["--silent", "-C"])
-            .arg(workspace().join("c-examples"))
-            .arg(format!("OUT={}", of_mpich().display()))
-            .arg(format!("CC={}", mpich().join("mpicc").display()))
-            .arg(format!("CXX={}", mpich().join("mpicxx").display()))
-            .arg(&program)
-            .status();
-        assert!(
-            made.expect("there is a make").success(),
-            "{name} cannot be made"
-        );
-        program
+        let make = |directory: &Path| {
+            let made = Command::new("make")
+                .args(["--silent", "-C"])
+                .arg(workspace().join("c-examples"))
+                .arg(format!("OUT={}", directory.display()))
+                .arg(format!("CC={}", mpich().join("mpicc").display()))
+                .arg(format!("CXX={}", mpich().join("mpicxx").display()))
+                .arg(directory.join(name))
+                .status();
+            assert!(
+                made.expect("there is a make").success(),
+                "{name} cannot be made"
+            );
+        };
+        run_directory::filled_once(&format!("mpich/{name}"), make).join(name)
     })
-}
-
-/// Directory of the programs that MPICH's compilers build.
-fn of_mpich() -> &'static Path {
-    static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
-    DIRECTORY.get_or_init(lasting_directory)
 }
 
 /// True if `make setup` has installed MPICH; prints it if not.
 fn has_mpich() -> bool {
     let is_there = mpich().join("mpicc").is_file();
     if !is_there {
-        skip("there is no MPICH in .env/mpich (make setup)");
+        skip(
+            Requirement::Mpich,
+            "there is no MPICH in .env/mpich (make setup)",
+        );
     }
     is_there
 }
@@ -271,7 +264,10 @@ pub fn debian_mpich_program(source: &str) -> Option<PathBuf> {
         .join("programs")
         .join(source);
     let Some(compiler) = on_path(compiler) else {
-        skip("Debian's MPICH or gfortran is not installed; try make fortran");
+        skip(
+            Requirement::DebianMpich,
+            "Debian's MPICH or gfortran is not installed; try make fortran",
+        );
         return None;
     };
     Some(compiled_by(&compiler, &source))
@@ -282,32 +278,24 @@ fn compiled_by_mpich(compiler: &str, source: &Path) -> Option<PathBuf> {
 }
 
 fn compiled_by(compiler: &Path, source: &Path) -> PathBuf {
-    let name = format!(
-        "{}-{}",
-        source.file_stem().expect("a source has a name").display(),
-        compiler
-            .file_name()
-            .expect("a compiler has a name")
-            .display()
-    );
-    let program = of_mpich().join(name);
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    if !program.is_file() {
-        let command = Command::new(compiler)
+    let [name, with] = [source.file_stem(), compiler.file_name()]
+        .map(|name| name.expect("a file has a name").display().to_string());
+    let compile = |directory: &Path| {
+        let status = Command::new(compiler)
             .args(["-O2", "-ffp-contract=off", "-w", "-J"])
-            .arg(of_mpich())
+            .arg(directory)
             .arg("-o")
-            .args([&program, source])
+            .args([&directory.join(&name), source])
             .arg("-lm")
             .status();
         assert!(
-            command.expect("it is a program").success(),
-            "mpicc fails on {}",
+            status.expect("it is a program").success(),
+            "{} fails on {}",
+            compiler.display(),
             source.display()
         );
-    }
-    program
+    };
+    run_directory::filled_once(&format!("{with}/{name}"), compile).join(&name)
 }
 
 /// Path of the libmpi that test programs are linked with.
@@ -364,30 +352,23 @@ pub(crate) fn at_exit(function: extern "C" fn()) {
     unsafe { libc::atexit(function) };
 }
 
-/// The test program whose jobs may run beside each other.
-const SIDE_BY_SIDE: &str = "jobs";
-
-fn is_side_by_side() -> bool {
-    let path = std::env::current_exe().unwrap_or_default();
-    // Cargo appends a hash to the name of a test program.
-    let name = path
-        .file_stem()
-        .and_then(|stem| stem.to_str()?.rsplit_once('-'));
-    name.is_some_and(|(name, _)| name == SIDE_BY_SIDE)
-}
-
-/// Waits until no other test program of this machine runs a job.
+/// Waits until no other run of the tests on this machine disturbs this test.
 ///
-/// Jobs would disturb each other's timing. Those of `SIDE_BY_SIDE` tolerate each other.
+/// A test of the group `alone` (`.config/nextest.toml`) waits for the tests of all other runs, and
+/// other tests wait for those of that group. The turn ends with this process.
 ///
 /// # Panics
 /// If the lock file cannot be opened.
-pub fn wait_for_turn() -> File {
-    let path = std::env::temp_dir().join("understudy-ffi-tests.lock");
-    let lock = |file: &File| match is_side_by_side() {
-        true => file.lock_shared(),
-        false => file.lock(),
-    };
-    let file = File::create(&path).and_then(|file| lock(&file).map(|()| file));
-    file.unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+pub fn wait_for_turn() {
+    static LOCK: OnceLock<File> = OnceLock::new();
+    LOCK.get_or_init(|| {
+        let path = std::env::temp_dir().join("understudy-ffi-tests.lock");
+        let is_alone = std::env::var("NEXTEST_TEST_GROUP").is_ok_and(|group| group == "alone");
+        let lock = |file: &File| match is_alone {
+            true => file.lock(),
+            false => file.lock_shared(),
+        };
+        let file = File::create(&path).and_then(|file| lock(&file).map(|()| file));
+        file.unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    });
 }

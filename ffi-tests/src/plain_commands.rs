@@ -14,7 +14,7 @@ pub fn run(
     variables: &[(&str, &str)],
     layer: bool,
 ) -> Output {
-    let _turn = paths::wait_for_turn();
+    paths::wait_for_turn();
     let mut command = Command::new(program.as_ref());
     command
         .args(arguments)

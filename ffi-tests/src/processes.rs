@@ -93,10 +93,11 @@ pub fn processor_time(pid: u32) -> Option<Duration> {
     Some(Duration::from_nanos(times?.iter().sum()))
 }
 
-/// Living processes whose environment contains `mark`.
-pub fn marked(mark: &str) -> Vec<Process> {
-    // A search of raw bytes, since this reads the environments of all processes of the machine many
-    // times a second while a job starts.
+/// Living processes whose environment contains `mark`, except `strangers`.
+///
+/// The strangers are processes that are older than the mark, and need not be read.
+pub fn marked(mark: &str, strangers: &BTreeSet<u32>) -> Vec<Process> {
+    // A search of raw bytes, since this reads environments many times a second while a job starts.
     let wanted = format!("{MARK}={mark}\0");
     let wanted = memchr::memmem::Finder::new(&wanted);
     let described = |pid| {
@@ -109,6 +110,7 @@ pub fn marked(mark: &str) -> Vec<Process> {
         Some((rank, strings(&bytes(pid, "cmdline")).join(" ")))
     };
     all()
+        .filter(|pid| !strangers.contains(pid))
         .filter_map(|pid| {
             let (rank, command) = described(pid)?;
             Some(Process {

@@ -4,7 +4,7 @@ use crate::comparisons::Canonical;
 use crate::job::Job;
 use crate::native_runs::native;
 use crate::outcome::Outcome;
-use crate::paths;
+use crate::{Requirement, paths, skip};
 use regex::bytes::Regex;
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -332,7 +332,10 @@ pub fn threaded_lammps() -> Option<TestProgram> {
 /// Returns `None`, and prints the reason, if it is not installed.
 pub fn lammps() -> Option<TestProgram> {
     if paths::on_path("lmp").is_none() {
-        paths::skip("LAMMPS (lmp) is not installed; `make lammps` installs it");
+        skip(
+            Requirement::Lammps,
+            "LAMMPS (lmp) is not installed; `make lammps` installs it",
+        );
         return None;
     }
     Some(lammps_case())

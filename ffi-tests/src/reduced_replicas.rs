@@ -84,7 +84,7 @@ pub fn assert_lost(outcome: &Outcome, words: &[&str]) {
 /// A replay must restore at least `least_pages` pages of its static data.
 pub fn assert_workers_recover(case: &TestProgram, least_pages: u64) {
     let mut verdicts = Verdicts::default();
-    for worker in variants((0..WORKERS).rev(), 2) {
+    for worker in variants((0..WORKERS).rev(), 1) {
         let outcome = job(case).kill(Kill::at(worker, ALL_REDUCED)).run();
         let (gone, left) = elided_pages(&outcome, worker);
         let pages = rebuilt(&outcome, WORKERS);

@@ -2,7 +2,7 @@
 //!
 //! Each has its own C library and MPI libraries.
 
-use crate::paths;
+use crate::{Requirement, paths, skip};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -44,9 +44,12 @@ impl Root {
     pub fn of(suite: &str) -> Option<Root> {
         let place = paths::workspace().join(".env/distributions").join(suite);
         if !place.join("made").exists() {
-            paths::skip(&format!(
-                "there is no root file system of {suite} (make distributions SUITES={suite})"
-            ));
+            skip(
+                Requirement::Distributions,
+                &format!(
+                    "there is no root file system of {suite} (make distributions SUITES={suite})"
+                ),
+            );
             return None;
         }
         Some(Root {

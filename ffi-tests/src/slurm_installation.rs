@@ -3,7 +3,7 @@
 //! The installation has its own configuration, runs as this user, and needs no credentials.
 
 use crate::namespace_hosts::Hosts;
-use crate::paths;
+use crate::{Requirement, paths, skip};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -113,7 +113,10 @@ impl Slurm {
     pub fn is_there() -> bool {
         let is_there = tree().join("usr/bin/srun").is_file();
         if !is_there {
-            paths::skip("there is no Slurm in .env/slurm; `make slurm` brings it");
+            skip(
+                Requirement::Slurm,
+                "there is no Slurm in .env/slurm; `make slurm` brings it",
+            );
         }
         is_there
     }

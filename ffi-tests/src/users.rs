@@ -2,7 +2,7 @@
 //!
 //! The attacks run in namespaces: what happens there has no names outside, and ends with the test.
 
-use crate::paths;
+use crate::{Requirement, paths, skip};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 
@@ -19,14 +19,17 @@ const LIMIT: &str = "100";
 /// # Panics
 /// If no temporary directory can be made.
 pub fn run(script: &str) -> Option<Output> {
-    let _turn = paths::wait_for_turn();
+    paths::wait_for_turn();
     let possible = perform("echo possible");
     if possible.stdout != b"possible\n" {
         let reason = String::from_utf8_lossy(&possible.stderr);
-        paths::skip(&format!(
-            "two users need root, setpriv, and namespaces of mounts and processes: {}",
-            reason.trim()
-        ));
+        skip(
+            Requirement::Namespaces,
+            &format!(
+                "two users need root, setpriv, and namespaces of mounts and processes: {}",
+                reason.trim()
+            ),
+        );
         return None;
     }
     Some(perform(script))

@@ -26,6 +26,8 @@ const GRACE: Duration = Duration::from_secs(3);
 pub(super) struct RunningJob {
     pub(super) child: Child,
     pub(super) mark: String,
+    /// Processes that are older than the job.
+    pub(super) strangers: BTreeSet<u32>,
     pub(super) hosts: Option<Hosts>,
     pub(super) size: u32,
     /// True if the launcher's children are guardians, not ranks.
@@ -108,6 +110,11 @@ impl RunningJob {
         }
     }
 
+    /// Living processes of the job.
+    fn marked(&self) -> Vec<processes::Process> {
+        processes::marked(&self.mark, &self.strangers)
+    }
+
     fn is_complete(&self) -> bool {
         self.ranks.len() == self.size as usize
     }
@@ -115,7 +122,7 @@ impl RunningJob {
     /// Updates the list of the ranks' processes and of their files in /dev/shm.
     fn update_processes(&mut self) {
         if !self.is_complete() {
-            self.ranks = processes::ranks(&processes::marked(&self.mark), self.is_guarded);
+            self.ranks = processes::ranks(&self.marked(), self.is_guarded);
             self.relay_mark = self.relay_mark();
         } else if self.hosts.is_none()
             && self
@@ -146,22 +153,20 @@ impl RunningJob {
             self.killed.push(Killed { rank, pid, at, hit });
         }
         if scope == KillScope::Job {
-            let all = processes::marked(&self.mark);
+            let all = self.marked();
             for guardian in all.iter().filter(|process| process.is_guardian()) {
                 processes::terminate(guardian.pid);
             }
         }
         if scope == KillScope::Everything {
-            for process in processes::marked(&self.mark) {
+            for process in self.marked() {
                 processes::kill(process.pid);
             }
         }
     }
 
     fn describe(&self) -> String {
-        let marked = processes::marked(&self.mark)
-            .into_iter()
-            .map(|process| process.pid);
+        let marked = self.marked().into_iter().map(|process| process.pid);
         hang::describe(marked.chain(processes::with_command(&self.relay_mark)))
     }
 
@@ -169,7 +174,7 @@ impl RunningJob {
     fn end(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-        for process in processes::marked(&self.mark) {
+        for process in self.marked() {
             processes::kill(process.pid);
         }
     }
@@ -188,7 +193,8 @@ impl RunningJob {
     }
 
     fn survivors(&self) -> Vec<String> {
-        let mut found: Vec<String> = processes::marked(&self.mark)
+        let mut found: Vec<String> = self
+            .marked()
             .into_iter()
             .map(|process| format!("process {} ({})", process.pid, process.command))
             .collect();
@@ -221,7 +227,8 @@ impl RunningJob {
             found = self.survivors();
         }
         let relays = processes::with_command(&self.relay_mark);
-        for pid in processes::marked(&self.mark)
+        for pid in self
+            .marked()
             .into_iter()
             .map(|process| process.pid)
             .chain(relays)

@@ -2,10 +2,11 @@
 
 use super::running_job::RunningJob;
 use super::{Job, STANDARD_INPUT};
-use crate::autogroup;
+use crate::job_directory::JobDirectory;
 use crate::namespace_hosts::Hosts;
 use crate::outcome::Outcome;
 use crate::paths::{self, Launcher};
+use crate::processes;
 use crate::slurm_installation::Slurm;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -24,7 +25,7 @@ impl Job {
 
     /// Runs the job without consuming it, so that it can be run a second time.
     pub(crate) fn attempt(&mut self) -> Outcome {
-        let _turn = paths::wait_for_turn();
+        paths::wait_for_turn();
         self.run_in(paths::directory())
     }
 
@@ -33,7 +34,7 @@ impl Job {
     /// # Panics
     /// If one of them cannot be started.
     pub fn run_beside(mut self, other: impl FnOnce() -> Job + Send) -> [Outcome; 2] {
-        let _turn = paths::wait_for_turn();
+        paths::wait_for_turn();
         std::thread::scope(|scope| {
             let other = scope.spawn(|| other().run_in(paths::directory()));
             [
@@ -50,7 +51,7 @@ impl Job {
     /// # Panics
     /// If one of them cannot be started.
     pub fn run_each<Row: Sync>(rows: &[Row], make: impl Fn(&Row) -> Job + Sync) -> Vec<Outcome> {
-        let _turn = paths::wait_for_turn();
+        paths::wait_for_turn();
         std::thread::scope(|scope| {
             let run = |row| {
                 let make = &make;
@@ -69,17 +70,14 @@ impl Job {
     /// # Panics
     /// If it cannot be started.
     pub fn run_after(mut self, before: &mut Outcome) -> Outcome {
-        let _turn = paths::wait_for_turn();
-        self.run_in(
-            before
-                .root
-                .take()
-                .expect("no other process has taken the directory"),
-        )
+        paths::wait_for_turn();
+        match before.root.take() {
+            Some(JobDirectory::Own(root)) => self.run_in(root),
+            _ => panic!("the directory is shared, or another job has taken it"),
+        }
     }
 
     fn run_in(&mut self, root: tempfile::TempDir) -> Outcome {
-        autogroup::turn_off();
         static COUNT: AtomicU32 = AtomicU32::new(0);
         for name in ["work", "events"] {
             std::fs::create_dir_all(root.path().join(name)).expect("the directory is writable");
@@ -127,6 +125,7 @@ impl Job {
             .stdout(stream("stdout"))
             .stderr(stream("stderr"));
         let line = format!("{command:?}");
+        let strangers = processes::all().collect();
         let (started, began) = (Instant::now(), SystemTime::now());
         let child = command
             .spawn()
@@ -134,6 +133,7 @@ impl Job {
         let mut run = RunningJob {
             child,
             mark,
+            strangers,
             hosts,
             size: self.workers + self.spares,
             is_guarded: self.layer,
@@ -148,6 +148,7 @@ impl Job {
         let wall = started.elapsed();
         let left_behind = run.left_behind();
         drop(slurm);
+        let root = JobDirectory::Own(root);
         Outcome::new(root, line, status, wall, run.killed, left_behind)
     }
 }

@@ -433,6 +433,27 @@ mod tests {
         ));
     }
 
+    /// Heartbeats that follow their answers at once would occupy both nodes.
+    #[test]
+    fn heartbeats_keep_their_interval() {
+        let (poller, mut hub) = hub();
+        let address = [format!("localhost:{}", hub.port().expect("bound"))];
+        let registry = poller.registry().clone();
+        let node = std::thread::spawn(move || Follower::call(&address, TOKEN, 1, "n1", &registry));
+        while !node.is_finished() {
+            hub.attend();
+        }
+        let mut node = node.join().expect("no panic").expect("let in");
+        let began = Instant::now();
+        while began.elapsed() < HEARTBEAT_INTERVAL * 5 / 2 {
+            node.attend();
+            hub.attend();
+        }
+        let most = 1 + began.elapsed().as_millis() / HEARTBEAT_INTERVAL.as_millis();
+        let count = u128::from(node.beat_count());
+        assert!((2..=most).contains(&count), "{count} heartbeats");
+    }
+
     #[test]
     fn a_silent_leader_is_left_before_it_takes_the_node_for_lost() {
         const {

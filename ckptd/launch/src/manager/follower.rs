@@ -15,6 +15,8 @@ pub struct Follower {
     sent: VecDeque<Instant>,
     /// Number of the first heartbeat in `sent`.
     first_unreturned: u64,
+    /// Time of the last heartbeat, returned or not.
+    beat_at: Option<Instant>,
     /// Time when the last returned heartbeat was sent.
     ///
     /// The leader has received that heartbeat at this time or later, so it cannot have declared
@@ -45,6 +47,7 @@ impl Follower {
             link: Source::new(registry, link, Interest::READ)?,
             sent: VecDeque::new(),
             first_unreturned: 0,
+            beat_at: None,
             last_confirmed,
             doubt: Doubt::default(),
             ended: None,
@@ -79,7 +82,7 @@ impl Follower {
         if self.lost_reason().is_some() {
             return HEARTBEAT_INTERVAL;
         }
-        let beat = self.sent.back().map_or(Duration::ZERO, |last| {
+        let beat = self.beat_at.map_or(Duration::ZERO, |last| {
             HEARTBEAT_INTERVAL.saturating_sub(last.elapsed())
         });
         let doubt = self.doubt.limit();
@@ -113,15 +116,22 @@ impl Follower {
         self.doubt
             .update(self.last_confirmed.elapsed() >= LEASE_TIMEOUT);
         if self
-            .sent
-            .back()
+            .beat_at
             .is_none_or(|last| last.elapsed() >= HEARTBEAT_INTERVAL)
         {
             let number = self.first_unreturned + self.sent.len() as u64;
             self.link.get_mut().send(&NodeToLeader::Beat(number));
-            self.sent.push_back(Instant::now());
+            let now = Instant::now();
+            self.beat_at = Some(now);
+            self.sent.push_back(now);
         }
         orders
+    }
+
+    /// Number of heartbeats that were sent.
+    #[cfg(test)]
+    pub fn beat_count(&self) -> u64 {
+        self.first + self.sent.len() as u64
     }
 
     /// Waits until everything has been sent, at most `limit`.

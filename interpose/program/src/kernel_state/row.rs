@@ -22,7 +22,7 @@ pub struct Row {
     pub handling: Handling,
     /// Test that shows the handling; empty if there is none.
     ///
-    /// The format is `file::function`, in `ffi-tests/tests/jobs`.
+    /// The format is `file::function`, below `ffi-tests/tests`.
     pub test: &'static str,
 }
 

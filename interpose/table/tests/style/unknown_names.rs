@@ -30,7 +30,7 @@ const FOREIGN_PREFIXES: [&str; 18] = [
 ];
 
 /// Other names that are defined outside of this project.
-const FOREIGN: [&str; 32] = [
+const FOREIGN: [&str; 33] = [
     "CPUCLOCK_SCHED",
     "ERRORS_THROW_EXCEPTIONS",
     "IOPRIO_WHO_PROCESS",
@@ -55,6 +55,7 @@ const FOREIGN: [&str; 32] = [
     "procmap_query",
     "pthread_exit",
     "sa_restorer",
+    "sched_autogroup_enabled",
     "shmem_enabled",
     "struct_mutex",
     "struct_rwlock",

@@ -1,0 +1,207 @@
+//! Failures of the node manager: a guardian starts another one.
+//!
+//! The new manager gets the state of the job from the guardians.
+
+use ffi_tests::living_processes::living_and_lines;
+use ffi_tests::native_runs::native;
+use ffi_tests::programs::{self, HEAT2D, heat2d};
+use ffi_tests::{Job, Launcher, Outcome, Random, paths, processes, variants};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// Part of the line that a guardian prints when it starts another manager.
+const REPLACEMENT_LINE: &str = "[manager-replaced]";
+
+fn job() -> Job {
+    heat2d().job().launched_by(Launcher::Mpirun)
+}
+
+/// Finds the manager of a job by its first processes.
+///
+/// Returns `None` while it is being replaced.
+fn manager(first: &BTreeMap<u32, processes::Process>) -> Option<u32> {
+    let guardians: Vec<u32> = first.values().map(|process| process.parent).collect();
+    let is_one = |pid: &u32| {
+        processes::words(*pid)[0]
+            .iter()
+            .any(|word| word == "manage")
+    };
+    let is_ours =
+        |pid: &u32| processes::parent(*pid).is_some_and(|parent| guardians.contains(&parent));
+    processes::all().find(|pid| is_ours(pid) && is_one(pid))
+}
+
+/// Kills the manager each time when one of these numbers of lines has been printed.
+fn killed_at(job: Job, lines: &'static [usize]) -> Job {
+    let mut next = 0;
+    job.watch(move |first| {
+        if living_and_lines(first, "heat2d").1 >= lines[next]
+            && manager(first).is_some_and(processes::kill)
+        {
+            next += 1;
+        }
+        next == lines.len()
+    })
+}
+
+/// Number of managers that have replaced others.
+fn managers(outcome: &Outcome) -> usize {
+    outcome.stderr.matches(REPLACEMENT_LINE).count()
+}
+
+/// Fails unless the output is undisturbed, and `count` managers have replaced others.
+#[track_caller]
+fn assert_survived(job: Job, count: usize) -> Outcome {
+    let outcome = heat2d().assert_undisturbed(job);
+    let found = managers(&outcome);
+    outcome.check(
+        found == count,
+        &format!("{found} managers were started, not {count}"),
+    );
+    outcome
+}
+
+#[test]
+fn the_manager_may_die_in_mid_run() {
+    for (launcher, lines) in [
+        (Launcher::Mpirun, &[9, 18, 27][..]),
+        (Launcher::Ckptd, &[15]),
+    ] {
+        let outcome = assert_survived(killed_at(job().launched_by(launcher), lines), lines.len());
+        outcome.check(outcome.takeovers().is_empty(), "a part was taken");
+    }
+}
+
+#[test]
+fn a_worker_may_die_with_it() {
+    for spares in [1, 0] {
+        let fault = "kill-manager rank=2 at=commit.end epoch=3; kill rank=2 at=commit.end epoch=3";
+        let outcome = assert_survived(job().spares(spares).fault(fault), 1);
+        outcome.check(outcome.takeovers() == [2], "another part was taken");
+    }
+}
+
+#[test]
+fn all_workers_may_die_with_it() {
+    let all = [0, 1, 2, 3].map(|rank| format!("kill rank={rank} at=commit.end epoch=3"));
+    let fault = format!(
+        "kill-manager rank=1 at=commit.end epoch=3; {}",
+        all.join("; ")
+    );
+    assert_survived(job().spares(0).fault(&fault), 1);
+}
+
+#[test]
+fn the_only_worker_may_die_with_it() {
+    let fault = "kill-manager rank=0 at=commit.end epoch=3; kill rank=0 at=commit.end epoch=3";
+    let outcome = assert_survived(job().workers(1).spares(0).fault(fault), 1);
+    outcome.check(outcome.takeovers() == [0], "no process has taken over");
+}
+
+#[test]
+fn it_may_die_before_the_first_checkpoint() {
+    for point in variants(["commit.begin epoch=1", "cut.begin", "init.end"], 1) {
+        assert_survived(job().fault(&format!("kill-manager rank=1 at={point}")), 1);
+    }
+    // The manager fails before or in MPI_Init.
+    assert_survived(
+        job().watch(|first| manager(first).is_some_and(processes::kill)),
+        1,
+    );
+}
+
+#[test]
+fn it_may_fail_in_a_reinit_and_so_may_the_next() {
+    let points = [
+        ("reset.begin", "load.begin"),
+        ("drain.begin", "resume.begin"),
+    ];
+    for (first, second) in variants(points, 1) {
+        // The second fault point is reached only in the generation that follows the first failure.
+        let fault = format!(
+            "kill rank=1 at=commit.end epoch=3; kill-manager rank=0 at={first}; kill-manager \
+             rank=2 at={second}"
+        );
+        let outcome = assert_survived(job().fault(&fault), 2);
+        outcome.check(outcome.takeovers() == [1], "another part was taken");
+    }
+}
+
+#[test]
+fn it_may_die_at_the_end() {
+    for point in variants(["finalize.begin", "finalize.agreed"], 1) {
+        assert_survived(job().fault(&format!("kill-manager rank=1 at={point}")), 1);
+    }
+}
+
+#[test]
+fn managers_that_die_at_once_end_the_job_with_a_word() {
+    let outcome = job()
+        .watch(|first| {
+            if living_and_lines(first, "heat2d").1 >= 8 {
+                manager(first).map(processes::kill);
+            }
+            false
+        })
+        .run();
+    let has_failed = outcome.status.is_some_and(|status| !status.success());
+    outcome.check(has_failed, "the status does not tell that the job is lost");
+    let said = outcome.stderr.matches("[managers-died]").count();
+    outcome.check(said == 1, "not one line says why");
+    outcome.assert_nothing_left();
+}
+
+#[test]
+fn it_may_die_in_a_job_of_mpichs() {
+    let Some(program) = paths::mpich_example("heat2d") else {
+        return;
+    };
+    let of_mpich = || {
+        Job::new(&program, &HEAT2D)
+            .workers(2)
+            .interval("20calls")
+            .of_mpich()
+    };
+    let alone = native(of_mpich());
+    for point in variants(["agree.end", "commit.begin epoch=1", "finalize.begin"], 1) {
+        let fault = format!("kill rank=1 at=commit.end epoch=2; kill-manager rank=0 at={point}");
+        let outcome = of_mpich().fault(&fault).run();
+        outcome.assert_success();
+        outcome.assert_like(&alone, heat2d().files);
+        outcome.assert_nothing_left();
+        outcome.check(managers(&outcome) == 1, "not one manager was started");
+    }
+}
+
+#[test]
+#[ignore = "a variant: make test-all"]
+fn processes_and_managers_may_be_killed_at_random() {
+    let case = programs::longer_heat2d();
+    for (spares, launcher) in [(1, Launcher::Mpirun), (0, Launcher::Ckptd)] {
+        let mut random = Random::announced("manager");
+        let began = Instant::now();
+        let mut next = began;
+        let job = case.job().launched_by(launcher).spares(spares);
+        let outcome = case.assert_undisturbed(job.watch(move |first| {
+            let (living, printed) = living_and_lines(first, "heat2d");
+            if Instant::now() < next || !(2..50).contains(&printed) || living.is_empty() {
+                return false;
+            }
+            next = Instant::now() + Duration::from_millis(150 + random.below(300));
+            let (kills_manager, kills_other) = match random.below(3) {
+                0 => (true, false),
+                1 => (false, true),
+                _ => (true, true),
+            };
+            if kills_manager {
+                manager(first).map(processes::kill);
+            }
+            if kills_other {
+                let victim = random.below(living.len() as u64) as usize;
+                living.values().nth(victim).map(|&pid| processes::kill(pid));
+            }
+            began.elapsed() > Duration::from_secs(10)
+        }));
+        outcome.check(managers(&outcome) > 0, "no manager was killed");
+    }
+}

@@ -1,0 +1,10 @@
+//! The promises hold under every launcher and with every MPI library that is supported.
+
+mod debian_mpich;
+mod guardian;
+mod mpich;
+mod older;
+mod process_manager;
+mod reinit;
+pub mod run;
+mod slurm;

@@ -1,0 +1,8 @@
+//! A job that was killed as a whole continues from its disk level.
+//!
+//! Files that jobs leave can be inspected and removed, and files in use are kept.
+
+pub mod disk;
+mod left_behind;
+mod owners;
+pub mod restarted_job;

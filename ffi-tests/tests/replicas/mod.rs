@@ -1,0 +1,17 @@
+//! A replacement has exactly the memory that the failed worker had at the checkpoint.
+//!
+//! Replicas may leave out pages that a replay, a file, a function of the program or another copy
+//! restores.
+
+mod journal;
+mod journal_calls;
+mod low_memory;
+mod marks;
+mod new_phase;
+mod persistent_replicas;
+mod recompute;
+mod replay;
+mod reversible;
+mod shared_pages;
+mod static_modes;
+mod trial_replay;

@@ -1,0 +1,268 @@
+//! Memory that survivors restore by undoing the program's steps (`understudy_reversible`).
+
+use ffi_tests::command::understudy;
+use ffi_tests::native_runs::{native, run_with_fault};
+use ffi_tests::{Job, Outcome, paths, variants};
+use understudy_formats::events::Kind;
+
+/// Cells of each rank; a position and a velocity take 16 bytes.
+const CELLS: u64 = 1 << 18;
+/// Complete pages of a rank's region, whose last page is partial.
+const PAGES: u64 = CELLS * 16 / 4096;
+
+fn job_of(program: &str, way: &str) -> Job {
+    let cells = CELLS.to_string();
+    Job::new(paths::example(program), &[&cells, "60", way, "memory"])
+        .workers(3)
+        .interval("5calls")
+}
+
+fn job(way: &str) -> Job {
+    job_of("reversible", way)
+}
+
+/// Results of a process's reverse functions: equal pages, different pages, steps.
+fn undone(outcome: &Outcome, rank: u32) -> Vec<(u64, u64, u64)> {
+    let of = |record: understudy_formats::events::Record| match record.kind {
+        Kind::Reversed {
+            pages,
+            wrong,
+            steps,
+            ..
+        } => Some((pages, wrong, steps)),
+        _ => None,
+    };
+    outcome.events(rank).into_iter().filter_map(of).collect()
+}
+
+/// Fails unless each rank has undone steps `times` times with the right result.
+///
+/// The result is right if all pages of the region are equal, of which at least `changed` had
+/// changed.
+#[track_caller]
+fn assert_undone(outcome: &Outcome, ranks: &[u32], times: usize, changed: u64) {
+    for &rank in ranks {
+        let undone = undone(outcome, rank);
+        let is_good = |&(pages, wrong, steps): &(u64, u64, u64)| {
+            pages >= changed && wrong == 0 && steps <= 10
+        };
+        let text = format!("rank {rank} has undone {undone:?}");
+        outcome.check(undone.len() == times && undone.iter().all(is_good), &text);
+    }
+}
+
+/// Fails unless each rank has undone steps once, with a wrong result.
+#[track_caller]
+fn assert_fetched(outcome: &Outcome, ranks: &[u32], why: &str) {
+    for &rank in ranks {
+        let undone = undone(outcome, rank);
+        let text = format!("rank {rank} has undone {undone:?}");
+        outcome.check(undone.len() == 1 && undone[0].1 > 0, &text);
+    }
+    outcome.check(
+        outcome.stderr.contains(why),
+        &format!("it does not say \"{why}\""),
+    );
+}
+
+/// Within a step: positions have moved, the ends of the chain have not been exchanged.
+#[test]
+fn survivors_undo_their_steps() {
+    for call in variants([213, 226], 1) {
+        let outcome = run_with_fault(|| job("undo"), &format!("kill rank=1 at=call:{call}"));
+        outcome.assert_taken_over(&[1]);
+        assert_undone(&outcome, &[0, 2], 1, PAGES);
+    }
+}
+
+#[test]
+fn a_region_takes_no_room_in_a_workers_own_copy() {
+    let memory = |way| {
+        let outcome = run_with_fault(|| job(way), "");
+        let of = |line: &str| {
+            line.strip_prefix("rank 1: ")?
+                .split(' ')
+                .next()?
+                .parse::<u64>()
+                .ok()
+        };
+        (
+            outcome.stderr.lines().find_map(of).expect("it has told"),
+            outcome,
+        )
+    };
+    let ((kept, _), (elided, outcome)) = (memory("kept"), memory("undo"));
+    let region = PAGES * 4;
+    assert!(
+        elided + region * 9 / 10 < kept,
+        "{elided} KiB instead of {kept}, of which the region is {region}"
+    );
+    let events = outcome.event_directory();
+    let advice = understudy(&["advise", events.to_str().unwrap(), "--mtbf", "6h"]);
+    assert!(
+        advice.contains("reverse of 4.0 MiB at main+")
+            && advice.contains("workers keep up to 4.0 MiB less"),
+        "{advice}"
+    );
+}
+
+#[test]
+fn rounded_steps_are_not_undone_and_the_buddys_copy_is_fetched() {
+    let job = || job_of("reversible-float", "undo");
+    let outcome = run_with_fault(job, "kill rank=1 at=call:213; kill rank=2 at=call:300");
+    outcome.assert_taken_over(&[1, 2]);
+    // Only the first time: afterwards the rank has a complete image.
+    assert_fetched(
+        &outcome,
+        &[0, 2],
+        "does not restore the bytes of the checkpoint",
+    );
+}
+
+/// A failure before all images are complete leaves replicas of the previous checkpoint.
+///
+/// Survivors may need that checkpoint.
+#[test]
+fn buddies_with_rounded_steps_die_during_a_checkpoint() {
+    let places = ["ship.half", "capture.end", "whole.begin", "commit.begin"];
+    for place in variants(places, 1) {
+        let job = || job_of("reversible-float", "undo");
+        run_with_fault(job, &format!("kill rank=1 at={place} epoch=6")).assert_taken_over(&[1]);
+    }
+}
+
+#[test]
+fn a_function_that_fails_is_stopped() {
+    let ways = [
+        ("crash", "it has caused a fatal signal"),
+        ("hang", "it has not returned"),
+        ("call", "it has called MPI, or exit"),
+        ("decline", "has answered that it cannot undo step"),
+    ];
+    for (way, why) in ways {
+        let outcome = run_with_fault(|| job(way), "kill rank=1 at=call:213");
+        outcome.assert_taken_over(&[1]);
+        assert_fetched(&outcome, &[0, 2], why);
+    }
+}
+
+#[test]
+fn workers_die_in_turn_in_reversible_steps() {
+    let outcome = run_with_fault(
+        || job("undo"),
+        "kill rank=1 at=call:150; kill rank=2 at=call:230; kill rank=0 at=call:320",
+    );
+    outcome.assert_taken_over(&[1, 2, 0]);
+}
+
+/// No worker's own image is complete, but each has stored the replica of another worker.
+#[test]
+fn a_worker_and_its_buddy_fail_together() {
+    for ranks in [&[1, 2][..], &[0, 1, 2]] {
+        let kill = |rank: &u32| format!("kill rank={rank} at=call:213");
+        let outcome = run_with_fault(
+            || job("undo"),
+            &ranks.iter().map(kill).collect::<Vec<_>>().join("; "),
+        );
+        outcome.assert_replaced(ranks);
+    }
+}
+
+/// Around a checkpoint, neither the old nor the new one contains the region.
+#[test]
+fn workers_die_while_a_checkpoint_is_under_way() {
+    let places = [
+        "whole.begin",
+        "commit.end",
+        "capture.end",
+        "ship.half",
+        "commit.begin",
+    ];
+    for place in variants(places, 2) {
+        let outcome = run_with_fault(|| job("undo"), &format!("kill rank=1 at={place} epoch=6"));
+        outcome.assert_taken_over(&[1]);
+        assert_undone(&outcome, &[0, 2], 1, 0);
+    }
+}
+
+#[test]
+fn a_worker_dies_while_it_undoes_steps() {
+    let outcome = run_with_fault(
+        || job("undo"),
+        "kill rank=1 at=call:213; kill rank=2 at=step-back.begin",
+    );
+    outcome.assert_taken_over(&[1, 2]);
+}
+
+/// Other workers have undone their steps, and wait for one whose function does not return.
+///
+/// The waiting workers start again when that worker fails.
+#[test]
+fn a_worker_dies_while_others_undo_steps() {
+    let outcome = run_with_fault(
+        || job("hang"),
+        "kill rank=1 at=call:213; kill rank=2 at=step-back.begin delay=500ms",
+    );
+    outcome.assert_taken_over(&[1, 2]);
+    let is_late = outcome.stderr.contains("it has not returned");
+    outcome.check(!is_late, "they have waited for it");
+}
+
+/// Replicas are lost with their process.
+///
+/// Survivors have no replica of the memory that they have just restored, so they send it to a new
+/// buddy.
+#[test]
+fn a_buddy_fails_with_its_replicas() {
+    let faults = "pretend no-memfd; kill rank=1 at=call:213; kill rank=2 at=call:320";
+    let outcome = run_with_fault(|| job("undo"), faults);
+    outcome.assert_taken_over(&[1, 2]);
+    assert_undone(&outcome, &[0], 2, 1);
+}
+
+#[test]
+fn static_data_are_rebuilt_beside_reversible_memory() {
+    let job = || job("undo").env("UNDERSTUDY_STATIC", "replay");
+    let outcome = run_with_fault(job, "kill rank=1 at=commit.end epoch=7");
+    outcome.assert_taken_over(&[1]);
+    assert_undone(&outcome, &[0, 2], 1, 0);
+}
+
+#[test]
+fn copies_are_whole_where_they_are_needed() {
+    let ways: [fn(Job) -> Job; 2] = [|job| job.env("UNDERSTUDY_COPIES", "xor:3"), Job::disk];
+    for way in ways {
+        let outcome = run_with_fault(|| way(job("undo")), "kill rank=1 at=call:213");
+        outcome.assert_taken_over(&[1]);
+        assert_undone(&outcome, &[0, 2], 0, 0);
+    }
+}
+
+#[test]
+fn poison_finds_steps_that_are_not_undone() {
+    let ways = [
+        (
+            "reversible-float",
+            "undo",
+            "does not restore the bytes of the checkpoint",
+        ),
+        ("reversible", "crash", "it has caused a fatal signal"),
+        ("reversible", "undo", ""),
+    ];
+    for (program, way, why) in ways {
+        let outcome = run_with_fault(|| job_of(program, way).env("UNDERSTUDY_POISON", "1"), "");
+        let said = outcome
+            .stderr
+            .lines()
+            .find(|line| line.contains("UNDERSTUDY_POISON:"));
+        let is_right = said.map_or(why.is_empty(), |line| !why.is_empty() && line.contains(why));
+        outcome.check(is_right, &format!("it says {said:?}"));
+    }
+}
+
+#[test]
+fn without_the_layer_nothing_is_undone() {
+    let [kept, undo] = ["kept", "undo"].map(|way| native(job(way)));
+    undo.assert_success();
+    assert!(undo.stdout == kept.stdout && !undo.stdout.is_empty());
+}

@@ -1,0 +1,9 @@
+//! The tools report the truth about jobs; documents and messages agree with the code.
+
+mod doctor;
+mod messages;
+mod promise;
+mod report;
+mod scheduling;
+mod status;
+mod warn;
