@@ -56,6 +56,8 @@ pub mod requirements;
 pub mod root_file_system;
 pub mod run_directory;
 pub mod slurm_installation;
+mod stored_outcome;
+pub mod temporary_directories;
 pub mod test_names;
 pub mod users;
 pub mod verdicts;

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
 use understudy_formats::private_directories;
 
 pub fn workspace() -> PathBuf {
@@ -316,41 +316,6 @@ pub fn libmpi() -> PathBuf {
 
 /// Directory of the checkpoints on disk, relative to the job's directory.
 pub const DISK: &str = "disk";
-
-pub(crate) fn directory() -> tempfile::TempDir {
-    let directory = tempfile::Builder::new().prefix("ffi-test-").tempdir();
-    directory.expect("there is room for temporary files")
-}
-
-/// Makes a directory that exists until this process exits.
-///
-/// # Panics
-/// If it cannot be made.
-pub fn lasting_directory() -> PathBuf {
-    static LASTING: Mutex<Vec<tempfile::TempDir>> = Mutex::new(Vec::new());
-    extern "C" fn remove() {
-        LASTING
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clear();
-    }
-    let mut lasting = LASTING.lock().unwrap_or_else(PoisonError::into_inner);
-    if lasting.is_empty() {
-        at_exit(remove);
-    }
-    let directory = directory();
-    let path = directory.path().to_owned();
-    lasting.push(directory);
-    path
-}
-
-/// Registers a function to be called when this process exits, since statics are not dropped.
-#[allow(unsafe_code)]
-pub(crate) fn at_exit(function: extern "C" fn()) {
-    // SAFETY: atexit(3) takes any function without arguments; `function` is valid for the whole
-    // process.
-    unsafe { libc::atexit(function) };
-}
 
 /// Waits until no other run of the tests on this machine disturbs this test.
 ///

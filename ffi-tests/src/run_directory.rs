@@ -3,7 +3,7 @@
 //! Each test has a process of its own. `ffi-tests/run` makes the directory and removes it at the
 //! end; without that script each process has its own.
 
-use crate::paths;
+use crate::temporary_directories::lasting_directory;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -13,7 +13,7 @@ pub fn path() -> &'static Path {
     static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
     DIRECTORY.get_or_init(|| {
         let given = std::env::var_os("FFI_TESTS_RUN").map(PathBuf::from);
-        given.unwrap_or_else(paths::lasting_directory)
+        given.unwrap_or_else(lasting_directory)
     })
 }
 

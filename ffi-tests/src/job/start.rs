@@ -8,6 +8,7 @@ use crate::outcome::Outcome;
 use crate::paths::{self, Launcher};
 use crate::processes;
 use crate::slurm_installation::Slurm;
+use crate::temporary_directories::directory;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::process::Stdio;
@@ -26,7 +27,7 @@ impl Job {
     /// Runs the job without consuming it, so that it can be run a second time.
     pub(crate) fn attempt(&mut self) -> Outcome {
         paths::wait_for_turn();
-        self.run_in(paths::directory())
+        self.run_in(directory())
     }
 
     /// Runs this job and another one concurrently.
@@ -36,9 +37,9 @@ impl Job {
     pub fn run_beside(mut self, other: impl FnOnce() -> Job + Send) -> [Outcome; 2] {
         paths::wait_for_turn();
         std::thread::scope(|scope| {
-            let other = scope.spawn(|| other().run_in(paths::directory()));
+            let other = scope.spawn(|| other().run_in(directory()));
             [
-                self.run_in(paths::directory()),
+                self.run_in(directory()),
                 other.join().expect("it has been started"),
             ]
         })
@@ -55,7 +56,7 @@ impl Job {
         std::thread::scope(|scope| {
             let run = |row| {
                 let make = &make;
-                scope.spawn(move || make(row).run_in(paths::directory()))
+                scope.spawn(move || make(row).run_in(directory()))
             };
             let running: Vec<_> = rows.iter().map(run).collect();
             let ended = running

@@ -6,6 +6,7 @@ use ffi_tests::job::KillScope;
 use ffi_tests::native_runs::native;
 use ffi_tests::open_mpi_4::with_open_mpi_4;
 use ffi_tests::outcome::Outcome;
+use ffi_tests::temporary_directories::lasting_directory;
 use ffi_tests::{
     Job, Kill, Random, Requirement, Trigger, Verdicts, paths, run_directory, skip, variants,
 };
@@ -220,7 +221,7 @@ fn threads_use_the_thread_local_data_of_a_library_opened_late() {
 #[test]
 fn a_library_with_a_removed_file_is_refused_at_once() {
     let job = |directory: &Path| plugins(directory, 20, &["remove"]);
-    let [first, second] = [(), ()].map(|()| paths::lasting_directory());
+    let [first, second] = [(), ()].map(|()| lasting_directory());
     build_libraries(&first);
     build_libraries(&second);
     let undisturbed = job(&first).native().run();

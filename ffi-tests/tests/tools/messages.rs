@@ -143,7 +143,7 @@ const PLURALS: [&str; 9] = [
     "{} nodes, ",
     "in groups of {} workers",
     "{count} processes failed.",
-    "The last {LISTED} of {} checkpoints",
+    "The last {MAX_LISTED_CHECKPOINTS} of {} checkpoints",
     "{number} jobs of this user",
     "{ranks} ranks are more than this node can have",
     "measured in {count} checkpoints",

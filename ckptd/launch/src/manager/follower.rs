@@ -131,7 +131,7 @@ impl Follower {
     /// Number of heartbeats that were sent.
     #[cfg(test)]
     pub fn beat_count(&self) -> u64 {
-        self.first + self.sent.len() as u64
+        self.first_unreturned + self.sent.len() as u64
     }
 
     /// Waits until everything has been sent, at most `limit`.
