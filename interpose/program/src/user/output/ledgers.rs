@@ -12,8 +12,8 @@ pub struct Ledgers {
     pub own: Option<PathBuf>,
     /// Positions in the two streams up to which output was forwarded before this process.
     ///
-    /// In a replacement, the positions reached by the relay of the failed rank; in a restarted job,
-    /// those of the checkpoint.
+    /// A replacement has the positions that the relay of the failed rank has reached, a restarted
+    /// job those of the checkpoint.
     pub inherited: [Position; 2],
 }
 
