@@ -10,7 +10,7 @@ pub enum StartError {
     Running(String),
     /// The socket's path is unsuitable.
     ///
-    /// Its directory is not private to this user, or the path names a file that is not a socket.
+    /// The directory is not private to this user, or the path names a file that is not a socket.
     #[error("{0}")]
     UnsuitablePath(String),
     /// Options that contradict each other.
