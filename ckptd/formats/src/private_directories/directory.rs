@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 
 /// Opens a file with openat(2) of libc, close-on-exec.
 ///
-/// In a rank, this is the `openat` of the shim library. The shim moves the new descriptor to a
-/// number that the program side never uses.
+/// The shim library replaces this `openat` in a rank. The shim moves the new descriptor to a number
+/// that the program side never uses.
 fn open_at(directory: RawFd, name: &OsStr, flags: libc::c_int) -> io::Result<File> {
     let name = CString::new(name.as_bytes())?;
     // SAFETY: openat(2) with a valid string; the descriptor is new and has no other owner.
