@@ -106,11 +106,11 @@ fn lock(socket: &Path) -> Result<OwnedFd, StartError> {
         Err(error) => return Err(StartError::system(name())(error.into())),
     }
     // The process id is written for information only.
-    let mut text = fs::File::from(file);
-    let _ = text
+    let mut lock_file = fs::File::from(file);
+    let _ = lock_file
         .set_len(0)
-        .and_then(|()| writeln!(text, "{}", std::process::id()));
-    Ok(text.into())
+        .and_then(|()| writeln!(lock_file, "{}", std::process::id()));
+    Ok(lock_file.into())
 }
 
 /// Removes a socket that an earlier daemon has left; refuses any other file.
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn directory_and_socket_are_the_users_alone_and_one_daemon_has_them() {
+    fn a_socket_is_private_and_has_one_daemon() {
         let top = tempfile::tempdir().expect("a directory");
         let path = top.path().join("made/ckptd.socket");
         let socket = take_socket(&path).expect("taken");
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_without_a_daemon_is_taken_over_and_nothing_else() {
+    fn a_stale_socket_is_replaced_but_no_other_file() {
         let top = tempfile::tempdir().expect("a directory");
         fs::set_permissions(top.path(), Permissions::from_mode(0o700)).expect("set");
         let path = top.path().join("ckptd.socket");

@@ -8,7 +8,9 @@ pub enum StartError {
     /// Another daemon serves this socket.
     #[error("a daemon serves {0} already")]
     Running(String),
-    /// The path is unsuitable: others can write to its directory, or another file is there.
+    /// The socket's path is unsuitable.
+    ///
+    /// The directory is not private to this user, or the path names a file that is not a socket.
     #[error("{0}")]
     UnsuitablePath(String),
     /// Options that contradict each other.

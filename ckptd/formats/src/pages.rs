@@ -1,7 +1,8 @@
 //! Sorted runs of pages, and set operations on them.
 //!
 //! A rank has millions of pages but few runs. So all operations on memory images work with runs,
-//! never with single pages. Each operation below takes time linear in the number of runs.
+//! never with single pages. Operations on sorted lists take time linear in the number of runs, or
+//! less.
 
 use bincode::{Decode, Encode};
 
@@ -44,7 +45,7 @@ impl PageIndex {
 pub struct AddrRange {
     /// First address.
     pub start: u64,
-    /// Address behind the range.
+    /// First address after the range.
     pub end: u64,
 }
 
@@ -103,7 +104,7 @@ impl PageRun {
         }
     }
 
-    /// Returns the number of the first page behind the run.
+    /// Returns the number of the first page after the run.
     pub const fn end(self) -> u64 {
         self.start.0 + self.pages
     }
@@ -139,9 +140,9 @@ pub fn normalise(mut list: Vec<PageRun>) -> Vec<PageRun> {
     out
 }
 
-/// True if the runs are a valid argument for the functions of this module.
+/// True if the runs are a valid list for the set operations of this module.
 ///
-/// The runs must be sorted, disjoint, not empty, and within the address space.
+/// Runs of a valid list are sorted, disjoint, not empty, and within the address space.
 pub fn is_list(runs: &[PageRun]) -> bool {
     let mut end = 0;
     runs.iter().all(|run| {
@@ -223,9 +224,9 @@ pub fn subtract(a: &[PageRun], b: &[PageRun]) -> Vec<PageRun> {
 /// Returns the part of a sorted list inside of one range of pages.
 pub fn within(list: &[PageRun], bounds: PageRun) -> Vec<PageRun> {
     let first = list.partition_point(|run| run.end() <= bounds.start.0);
-    let behind = list.partition_point(|run| run.start.0 < bounds.end());
-    if first >= behind {
+    let after = list.partition_point(|run| run.start.0 < bounds.end());
+    if first >= after {
         return Vec::new();
     }
-    intersect(&list[first..behind], &[bounds])
+    intersect(&list[first..after], &[bounds])
 }

@@ -8,15 +8,18 @@ use std::os::unix::fs::FileExt;
 
 /// Initial buffer size, sufficient for most files, so that one read(2) gets the whole file.
 const INITIAL_BYTES: usize = 4096;
-/// Maximum size; a longer file shows that the program has reused the descriptor.
+/// Maximum size of a file that is read.
+///
+/// No file below `/proc` that is read is longer. So a longer file shows that the program has closed
+/// the descriptor, and that its number now refers to a file of the program.
 const MAX_BYTES: usize = 1 << 20;
 
 /// File below `/proc` that the main thread opens only once.
 ///
-/// Opening and closing take most of the time of a read. Two kinds of threads open the file for each
-/// read instead: a thread that is not the main thread, because it may have a descriptor table of
-/// its own (unshare(2), CLONE_FILES); and a child process after fork(2), because the inherited
-/// descriptor shows the state of its parent.
+/// Opening and closing take most of the time of a read. In two cases each read opens the file
+/// anew: in a thread other than the main thread, which may have a descriptor table of its own
+/// (unshare(2), CLONE_FILES); and in a child process after fork(2), because the inherited
+/// descriptor shows the state of the parent.
 #[derive(Debug)]
 pub struct ProcFile {
     path: &'static str,

@@ -1,4 +1,4 @@
-//! Event files: written records are read, and damage is distinguished from a sudden end.
+//! Event files: written records are read, and truncated files are distinguished from damaged ones.
 
 use std::path::Path;
 use std::sync::Mutex;
@@ -224,7 +224,7 @@ fn every_bit_flip_is_noticed() {
 }
 
 #[test]
-fn foreign_files_are_refused_by_name() {
+fn other_versions_and_other_files_have_their_own_errors() {
     let (mut bytes, _) = sample();
     bytes[8] = 77;
     for length in [12, bytes.len()] {
@@ -260,7 +260,7 @@ fn absurd_lengths_are_refused() {
 }
 
 #[test]
-fn trouble_turns_the_writer_off_with_one_message() {
+fn an_unusable_directory_disables_the_writer_with_one_message() {
     static MESSAGES: Mutex<Vec<String>> = Mutex::new(Vec::new());
     let writer =
         EventWriter::create_reporting(Path::new("/dev/null/events"), ProcessNumber(0), |message| {

@@ -12,7 +12,10 @@ const MAX_INTERVAL: Duration = Duration::from_secs(30 * 86400);
 pub enum Scheme {
     /// This number of whole replicas of each worker.
     Copies(u32),
-    /// Parity over groups of about this size.
+    /// Parity over groups of at most this number of workers.
+    ///
+    /// Groups have nearly equal sizes. If an odd number of workers is divided into pairs, one group
+    /// has three workers.
     Parity(u32),
 }
 
@@ -81,7 +84,7 @@ pub enum StaticData {
 pub enum Threads {
     /// A program that creates threads loses its protection.
     Refused,
-    /// Threads are restored, and may call MPI as far as the program has requested.
+    /// Threads are restored, and may call MPI as the level requested in `MPI_Init_thread` allows.
     AsRequested,
     /// Threads are restored, and any may call MPI.
     ///
@@ -90,7 +93,9 @@ pub enum Threads {
 }
 
 impl StaticData {
-    /// Returns the name of the method, if it needs whole replicas.
+    /// Returns the name of the method if it excludes parity.
+    ///
+    /// Such a method needs whole replicas ([`Scheme::Copies`]).
     pub fn exclusive(self) -> Option<&'static str> {
         match self {
             StaticData::Replay => Some("replay"),
@@ -105,9 +110,9 @@ impl StaticData {
 /// The phase ends at the first cut at which every worker satisfies the rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InitEndRule {
-    /// Calls repeat at the same positions for long enough.
+    /// Calls come from known call sites only, for long enough: probably the main loop.
     ///
-    /// The phase ends at the latest when the first interval is over.
+    /// The phase ends at the latest when the first checkpoint interval is over.
     Auto,
     /// This procedure was called this number of times.
     Calls(String, u64),
@@ -150,7 +155,7 @@ pub enum JournalLimit {
 impl JournalLimit {
     /// Returns the limit in bytes for an image of this size.
     ///
-    /// A fraction yields at least 4 MiB: so little memory is no reason to give up a journal.
+    /// A fraction yields at least 4 MiB, so that a small image does not make a journal impossible.
     pub fn of(self, image: usize) -> usize {
         const MIN_BYTES: usize = 4 << 20;
         match self {
@@ -190,7 +195,7 @@ pub(super) fn journal_limit(text: &str) -> Result<JournalLimit, String> {
         .ok_or_else(wrong)
 }
 
-/// Parses the start of another set-up phase.
+/// Parses the level of `MPI_Pcontrol` that starts another set-up phase; `None` for `off`.
 pub(super) fn new_phase(text: &str) -> Result<Option<i32>, String> {
     match (text, text.strip_prefix("pcontrol:").map(str::parse)) {
         ("off", _) => Ok(None),
@@ -242,7 +247,7 @@ pub(super) fn number<T: std::str::FromStr>(text: &str, expected: &str) -> Result
 pub enum Require {
     /// No job; the program runs unprotected.
     Never,
-    /// All jobs except those that run out of memory after their start.
+    /// All jobs, but a running job that gets short of memory continues unprotected.
     Start,
     Always,
 }
@@ -267,8 +272,8 @@ pub(super) fn threads(text: &str) -> Result<Threads, String> {
     match text {
         "serialized" => Ok(Threads::Serialized),
         _ => switch(text)
-            .map(|may_be| {
-                if may_be {
+            .map(|is_allowed| {
+                if is_allowed {
                     Threads::AsRequested
                 } else {
                     Threads::Refused

@@ -1,9 +1,10 @@
 //! `MPI_Wtime` (MPI 4.1, 9.6), whose reference time stays fixed while the program runs.
 //!
-//! A re-initialised MPI library would use a new reference time. So this process adds the time of
-//! the kernel's monotonic clock to the library's value in the first `MPI_Init`. A replacement
-//! continues from the dead process's values. The monotonic clocks of other nodes, and of a node
-//! after a restart, are unrelated; in that case the time of day determines the elapsed time.
+//! A re-initialised MPI library would use a new reference time. So the runtime reads the library's
+//! `MPI_Wtime` only once, in the first `MPI_Init`, and adds the time that has passed since then on
+//! the kernel's monotonic clock. A replacement continues from the dead process's values. The
+//! monotonic clocks of other nodes, and of a node after a restart, are unrelated; in that case the
+//! time of day determines the elapsed time.
 
 #![allow(unsafe_code)]
 
@@ -17,7 +18,7 @@ use xxhash_rust::xxh3::xxh3_64;
 ///
 /// Any thread may read it.
 static WTIME_OFFSET: AtomicU64 = AtomicU64::new(UNSET);
-/// Value that is not a difference.
+/// Value of [`WTIME_OFFSET`] before [`start`]: not a number.
 const UNSET: u64 = f64::NAN.to_bits();
 
 /// Values of all clocks at one moment.
@@ -51,6 +52,7 @@ static BOOT_NUMBER: LazyLock<u64> = LazyLock::new(|| {
 
 /// Starts the program's clock; `wtime` is the library's value.
 pub fn start(wtime: f64) {
+    // The program may have unmasked floating-point exceptions; rounding could raise SIGFPE.
     let offset = with_exceptions_masked(|| wtime - seconds(CLOCK_MONOTONIC));
     WTIME_OFFSET.store(offset.to_bits(), Ordering::Relaxed);
 }
@@ -80,7 +82,7 @@ pub fn restore(saved: &ClockReading) {
     WTIME_OFFSET.store(offset.to_bits(), Ordering::Relaxed);
 }
 
-/// Returns the difference to the monotonic clock of `now` that continues a reading.
+/// Returns the `WTIME_OFFSET` with which `MPI_Wtime` continues from `saved` at `now`.
 fn offset_after(saved: &ClockReading, now: &ClockReading) -> f64 {
     match saved.boot_number == now.boot_number {
         true => saved.wtime - saved.monotonic,

@@ -44,12 +44,13 @@ fn content() -> Vec<u8> {
 
 fn file() -> Vec<u8> {
     let mut encoder = Encoder::new(Vec::new(), &head(300), b"state").unwrap();
-    let ends: Vec<usize> = content()
+    let last_pages_of_sections: Vec<usize> = content()
         .chunks(PAGE_SIZE)
         .enumerate()
         .filter_map(|(index, page)| encoder.write_page(page).unwrap().then_some(index))
         .collect();
-    assert_eq!(ends, [255]);
+    // The other 44 pages are an incomplete section, which `finish` writes.
+    assert_eq!(last_pages_of_sections, [SECTION_PAGES - 1]);
     encoder.finish().unwrap()
 }
 
@@ -90,7 +91,7 @@ fn every_flipped_bit_is_noticed() {
 }
 
 #[test]
-fn every_cut_is_noticed_and_so_is_a_tail() {
+fn truncated_and_extended_files_are_refused() {
     let bytes = file();
     for length in (0..bytes.len())
         .step_by(499)
@@ -116,8 +117,9 @@ fn sections_cannot_change_places() {
             .unwrap();
     }
     let bytes = encoder.finish().unwrap();
+    // Bitmap, pages, checksum; the end mark follows the last section.
     let section = MAP_BYTES + SECTION_PAGES * PAGE_SIZE + 8;
-    let first = bytes.len() - 8 - 2 * section;
+    let first = bytes.len() - END.len() - 2 * section;
     let mut swapped = bytes.clone();
     swapped[first..first + section].copy_from_slice(&bytes[first + section..first + 2 * section]);
     swapped[first + section..first + 2 * section].copy_from_slice(&bytes[first..first + section]);
@@ -146,17 +148,20 @@ fn with_head(head: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Regression test: such a file, found by `make fuzz`, ended the program that read it.
+/// Regression test: a list with a length of 2^48 ended the program that read it.
+///
+/// `make fuzz` has found such a file.
 #[test]
 fn lists_that_only_claim_to_be_long_take_no_memory() {
     let good = bincode::encode_to_vec(head(1), standard()).unwrap();
     assert!(Decoder::new(with_head(&good).as_slice()).is_ok());
+    // In bincode's encoding of integers, 253 announces that eight bytes follow.
     for at in 0..good.len() {
         let mut claims = good.clone();
-        // Eight bytes of length.
         claims.splice(at..at + 1, [253, 0, 0, 0, 0, 0, 0, 1, 0]);
         let _ = Decoder::new(with_head(&claims).as_slice());
     }
+    // The last three bytes encode `runs`: the length of the list, `start` and `pages`.
     let long = [&good[..good.len() - 3], &[253, 0, 0, 0, 0, 0, 0, 1, 0]].concat();
     assert!(matches!(
         Decoder::new(with_head(&long).as_slice()),
@@ -165,7 +170,7 @@ fn lists_that_only_claim_to_be_long_take_no_memory() {
 }
 
 #[test]
-fn runs_must_be_a_list_of_pages() {
+fn runs_must_be_sorted_disjoint_and_in_the_address_space() {
     for runs in [
         &[(16, 0)][..],
         &[(16, 4), (19, 1)],

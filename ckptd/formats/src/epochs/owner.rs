@@ -58,7 +58,9 @@ impl fmt::Display for DirectoryOwner {
 }
 
 impl DirectoryOwner {
-    /// Returns the description of this process's job with that name.
+    /// Describes the job of this process, as a first owner.
+    ///
+    /// `job` is the name of the job; `variable` returns the value of an environment variable.
     pub fn current(job: &str, variable: impl Fn(&str) -> Option<String>) -> DirectoryOwner {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         let parsed = |name| variable(name).and_then(|value| value.parse().ok());
@@ -168,9 +170,9 @@ impl From<io::Error> for ClaimError {
 /// Makes the job of this process the owner of a directory.
 ///
 /// Each process of the job calls this function. The job owns the directory until all of its
-/// processes have exited. `lift` can move the file to another descriptor. This happens before the
-/// lock is taken: a process loses its record locks on a file when it closes any descriptor of the
-/// file (fcntl_locking(2)).
+/// processes have exited. In a rank, `lift` moves the file to a descriptor number that the program
+/// does not use. This happens before the lock is taken: a process loses its record locks on a file
+/// when it closes any descriptor of the file (fcntl_locking(2)).
 ///
 /// # Errors
 /// [`ClaimError::Owned`] if another job owns the directory, or an error of open(2) or write(2).
@@ -186,14 +188,14 @@ pub fn claim(
             file: lift(open(&path)?.into()),
             path: path.clone(),
         };
-        let (is_alone, sees_locks) = match fcntl_lock(&ownership.file, NON_BLOCKING_EXCLUSIVE) {
+        let (may_write, sees_locks) = match fcntl_lock(&ownership.file, NON_BLOCKING_EXCLUSIVE) {
             Ok(()) => (true, true),
             Err(Errno::AGAIN | Errno::ACCESS) => (false, true),
-            // A file system without locks.
+            // The file system has no locks: the content of the file decides alone.
             Err(_) => (true, false),
         };
         let found = ownership.read()?;
-        if is_alone && ownership.is_in_place() {
+        if may_write && ownership.is_in_place() {
             ownership.write_and_share(found, own, sees_locks)?;
             return Ok(ownership);
         }
@@ -237,9 +239,9 @@ impl Ownership {
         Ok(DirectoryOwner::parse(&text))
     }
 
-    /// Writes the owner under the exclusive lock, and replaces it by a shared lock.
+    /// Writes the owner file, then changes the exclusive lock to a shared one.
     ///
-    /// Writes nothing if the file names this job already.
+    /// The file is not written if it names this job already. `found` is the present content.
     fn write_and_share(
         &mut self,
         found: Option<DirectoryOwner>,

@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 
 /// Opens a file with openat(2) of libc, close-on-exec.
 ///
-/// A rank calls the `openat` of the shim library here, which moves the descriptor out of the
-/// program's range.
+/// The shim library replaces this `openat` in a rank. The shim moves the new descriptor to a number
+/// that the program side never uses.
 fn open_at(directory: RawFd, name: &OsStr, flags: libc::c_int) -> io::Result<File> {
     let name = CString::new(name.as_bytes())?;
     // SAFETY: openat(2) with a valid string; the descriptor is new and has no other owner.
@@ -108,7 +108,10 @@ pub fn create_anew(path: &Path) -> io::Result<File> {
     open_own(path, libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL)
 }
 
-/// Open directory, independent of later changes of its name.
+/// Open directory; later renames of the directory have no effect on it.
+///
+/// All constructors except [`open_any`](Self::open_any) refuse a directory that other users can
+/// access.
 #[derive(Debug)]
 pub struct PrivateDirectory {
     file: File,
@@ -116,7 +119,7 @@ pub struct PrivateDirectory {
 }
 
 impl PrivateDirectory {
-    /// Opens a directory of any user.
+    /// Opens a directory of any user, private or not.
     ///
     /// # Errors
     /// Errors of open(2).
@@ -165,7 +168,7 @@ impl PrivateDirectory {
     }
 
     fn make_at(
-        above: impl AsFd,
+        parent: impl AsFd,
         name: &OsStr,
         path: &Path,
     ) -> Result<PrivateDirectory, DirectoryRefusal> {
@@ -173,16 +176,16 @@ impl PrivateDirectory {
             path: path.into(),
             source,
         };
-        match mkdirat(&above, name, Mode::RWXU) {
+        match mkdirat(&parent, name, Mode::RWXU) {
             Ok(()) | Err(Errno::EXIST) => {}
             Err(error) => return Err(system(error.into())),
         }
-        let made = Self::open_at(above.as_fd().as_raw_fd(), name, path)?;
+        let made = Self::open_at(parent.as_fd().as_raw_fd(), name, path)?;
         made.ok_or_else(|| system(ErrorKind::NotFound.into()))
     }
 
     fn open_at(
-        above: RawFd,
+        parent: RawFd,
         name: &OsStr,
         path: &Path,
     ) -> Result<Option<PrivateDirectory>, DirectoryRefusal> {
@@ -191,7 +194,7 @@ impl PrivateDirectory {
             source,
         };
         // O_PATH needs no permission on the directory, so that its owner can be reported.
-        let found = match open_at(above, name, libc::O_PATH | libc::O_NOFOLLOW) {
+        let found = match open_at(parent, name, libc::O_PATH | libc::O_NOFOLLOW) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             other => other.map_err(system)?,
         };
@@ -234,8 +237,8 @@ impl PrivateDirectory {
 
     /// Returns the names in the directory.
     ///
-    /// Ranks must not call this function, because the descriptor is not moved out of the program's
-    /// range.
+    /// Ranks must not call this function: it opens a descriptor without the shim library, so the
+    /// descriptor may take a number that belongs to the program side.
     pub fn names(&self) -> Vec<OsString> {
         let entries = rustix::fs::Dir::read_from(&self.file)
             .into_iter()
@@ -351,7 +354,7 @@ mod tests {
         assert_eq!(fs::read(&precious).expect("there"), b"precious");
     }
 
-    /// Exchanges the directory for a link to another one before a found name is removed.
+    /// Replaces the directory's path by a link between listing and removal, as an attacker could.
     #[test]
     fn nothing_is_removed_through_a_directory_that_was_exchanged() {
         let top = top();
@@ -371,7 +374,8 @@ mod tests {
         assert_eq!(fs::read(victim.join("x/file")).expect("there"), b"precious");
         assert!(!link.join("x").exists(), "what was found is still there");
 
-        // Below: a link to a directory is removed as a link, and a directory with its content.
+        // At every depth, a directory is removed with its content, but a link to a directory only
+        // as a link.
         fs::create_dir_all(link.join("y/deep")).expect("made");
         fs::write(link.join("y/deep/file"), "").expect("made");
         symlink(victim.join("x"), link.join("y/z")).expect("made");

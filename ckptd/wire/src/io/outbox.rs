@@ -19,7 +19,9 @@ pub struct Outbox {
     is_closed: bool,
 }
 
-/// Error of an outbox without room for a message, of which no part is stored.
+/// Error of an outbox in which a message has no room.
+///
+/// No part of the message is stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[error("{waiting} bytes wait to be sent, and {message} more are too many")]
 pub struct OutboxFull {
@@ -43,7 +45,7 @@ impl Outbox {
     /// Adds a message behind the waiting bytes.
     ///
     /// # Errors
-    /// [`OutboxFull`] if the peer accepts too few bytes.
+    /// [`OutboxFull`] if more than `limit` bytes would wait, because the peer reads too slowly.
     pub fn push(&mut self, message: &[u8]) -> Result<(), OutboxFull> {
         if self.is_closed {
             return Ok(());

@@ -20,7 +20,7 @@ pub struct Snapshot {
 pub struct ResetTimes {
     /// Time until all threads had exited.
     pub threads: Duration,
-    /// Time for descriptors, signal handlers and the check of the libraries.
+    /// Time for descriptors, signal handlers, and the check that no new library is loaded.
     pub descriptors: Duration,
     /// Time for memory and thread-local data.
     pub memory: Duration,
@@ -31,8 +31,10 @@ impl Snapshot {
     ///
     /// Must be called by the main thread, while no call of the library is active.
     pub fn take() -> Result<Snapshot, ResetError> {
+        // A text of dlerror(3) in the snapshot would be freed again after each reset.
         library::release_error();
-        // Before the memory: this allocates the blocks of thread-local data, which are part of it.
+        // The thread's state comes before the memory: reading it allocates missing blocks of
+        // thread-local data, which the memory snapshot must contain.
         let thread = thread::SavedThreadState::take()?;
         Ok(Snapshot {
             descriptors: descriptors::SavedDescriptors::take(),
@@ -51,9 +53,9 @@ impl Snapshot {
     /// Resets the MPI side to the snapshot.
     ///
     /// # Safety
-    /// The caller must be the thread that has taken the snapshot, and must not be in a call of the
-    /// library, except one to which it never returns. Pointers into the library's memory that were
-    /// received since must not be used any more.
+    /// The caller must be the thread that has taken the snapshot. Calls of the library on the
+    /// caller's stack must be abandoned: they must never continue. Pointers that the library has
+    /// returned after the snapshot must not be used any more.
     pub unsafe fn restore(&self) -> Result<ResetTimes, ResetError> {
         let begin = Instant::now();
         // Signals are blocked, so a handler of the library never runs on partly restored memory.
@@ -62,17 +64,17 @@ impl Snapshot {
         // memory any more. The threads are terminated first, so none runs while the rest is reset.
         unsafe {
             threads::end_all()?;
-            let ended = Instant::now();
+            let threads_done = Instant::now();
             self.descriptors.put_back();
             self.signals.put_back();
             self.modules.check_none_opened()?;
-            let closing_end = Instant::now();
+            let descriptors_done = Instant::now();
             self.memory.put_back()?;
             self.thread.put_back();
             Ok(ResetTimes {
-                threads: ended - begin,
-                descriptors: closing_end - ended,
-                memory: closing_end.elapsed(),
+                threads: threads_done - begin,
+                descriptors: descriptors_done - threads_done,
+                memory: descriptors_done.elapsed(),
             })
         }
     }

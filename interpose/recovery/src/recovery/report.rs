@@ -34,7 +34,10 @@ pub struct RecoveryReport {
 }
 
 impl RecoveryReport {
-    /// Returns an empty report of a failure, noticed at this time of `events::clock`.
+    /// Returns an empty report of a failure.
+    ///
+    /// `moment` is the time at which this process noticed the failure (`events::clock`); `by` is
+    /// the error that showed the failure.
     pub fn new(recovery: u32, started: u32, moment: u64, by: ErrorClass) -> RecoveryReport {
         RecoveryReport {
             recovery,
@@ -57,11 +60,16 @@ impl RecoveryReport {
         Duration::from_nanos(since_noticed + self.detection_ns(rt))
     }
 
-    /// Returns the time from the failure to this process's first sign of the failure.
+    /// Returns the time between the failure and its detection by this process.
+    ///
+    /// Zero if the process manager has not sent the time of the failure.
     fn detection_ns(&self, rt: &Runtime) -> u64 {
         reinit::failed_at(rt).map_or(0, |at| self.noticed.0.saturating_sub(at))
     }
 
+    /// Records the end of a stage, which began at the end of the previous one.
+    ///
+    /// Adds the times of stages that are repeated, and passes the fault points between two stages.
     pub fn stage(&mut self, rt: &Runtime, stage: RecoveryStage) {
         let ns = events::nanoseconds(self.stage_start);
         match self.stages.iter_mut().find(|(known, _)| *known == stage) {
@@ -74,7 +82,7 @@ impl RecoveryReport {
 
     /// Records a successful attempt: dead processes and replacements.
     ///
-    /// `players` are the processes of the workers before the attempt.
+    /// `processes` has the process of each worker before the attempt, in the order of workers.
     pub fn record_success(
         &mut self,
         rt: &Runtime,
@@ -106,7 +114,7 @@ impl RecoveryReport {
 
     /// Records that these processes have died.
     ///
-    /// `players` are the processes of the workers before the attempt.
+    /// `processes` has the process of each worker before the attempt, in the order of workers.
     pub fn record_deaths(
         &mut self,
         rt: &Runtime,
@@ -114,16 +122,17 @@ impl RecoveryReport {
         processes: &[ProcessNumber],
     ) {
         self.failed.extend(dead);
-        let parts = (0..)
+        let failed_workers = (0..)
             .map(Worker)
             .zip(processes)
             .filter(|(_, process)| dead.contains(process));
-        self.deaths.extend(parts.map(|(worker, &rank)| Kind::Death {
-            recovery: self.recovery,
-            rank,
-            worker,
-            cause: deaths::label(rt, worker),
-        }));
+        self.deaths
+            .extend(failed_workers.map(|(worker, &rank)| Kind::Death {
+                recovery: self.recovery,
+                rank,
+                worker,
+                cause: deaths::label(rt, worker),
+            }));
     }
 
     /// Writes the recovery to the event file.
@@ -143,25 +152,26 @@ impl RecoveryReport {
             .iter()
             .for_each(|death| events::emit_at(moment, death.clone()));
         let world = world::get(rt);
-        let own: Vec<_> = self
+        let own_takeovers: Vec<_> = self
             .takeovers
             .iter()
             .filter(|it| it.1 == world.process)
             .collect();
-        let detection_ns = match own.is_empty() {
+        let detection_ns = match own_takeovers.is_empty() {
             true => self.detection_ns(rt),
             // A replacement was not in the job when the failure happened.
             false => 0,
         };
         for &(stage, ns) in &self.stages {
-            let before = u64::from(stage == RecoveryStage::Detect) * detection_ns;
+            // The stage `Detect` began with the failure, before this process noticed it.
+            let unnoticed_ns = u64::from(stage == RecoveryStage::Detect) * detection_ns;
             events::emit(Kind::Stage {
                 recovery: self.recovery,
                 stage,
-                ns: ns + before,
+                ns: ns + unnoticed_ns,
             });
         }
-        for &&(worker, process) in &own {
+        for &&(worker, process) in &own_takeovers {
             let from = Spare(process.0.saturating_sub(world.worker_count));
             events::emit(Kind::Takeover {
                 recovery: self.recovery,

@@ -24,7 +24,7 @@ use understudy_catalogue::message;
 use understudy_mpi::call::NeverAbandoned;
 use understudy_mpi::real_types::RealDatatype;
 
-/// Returns the return code for the result of a closure.
+/// Converts a result to the return code of a procedure of the tool interface.
 pub(super) fn returned(outcome: Result<(), c_int>) -> c_int {
     outcome.err().unwrap_or(SUCCESS)
 }
@@ -37,7 +37,9 @@ pub(super) fn must_be_open(rt: &Runtime) -> Result<(), c_int> {
     }
 }
 
-/// Implements `MPI_T_cvar_get_num` and its variants, which report what the library has registered.
+/// Implements procedures that only query the library's variables and categories.
+///
+/// The handlers are generated; an example is `MPI_T_cvar_get_num`. `call` is the real procedure.
 pub(super) fn query(rt: &Runtime, call: impl FnOnce() -> c_int) -> c_int {
     if !tool::is_open(rt) {
         return NOT_INITIALIZED;
@@ -58,7 +60,9 @@ pub unsafe extern "C" fn MPI_T_init_thread(required: c_int, provided: *mut c_int
     rc
 }
 
-/// `MPI_T_finalize`: the library's interface stays open.
+/// Counts down the program's initialisations of the interface.
+///
+/// The library's interface stays initialised: the runtime never finalises it.
 pub unsafe extern "C" fn MPI_T_finalize() -> c_int {
     let rt = runtime();
     let users = &mut objects_mut(rt).tool.users;
@@ -230,6 +234,9 @@ pub unsafe extern "C" fn MPI_T_enum_get_item(
 
 /// Returns the program's handle of the object to which a variable is bound.
 ///
+/// Zero if the variable is unbound. Also zero in ABIs other than Open MPI's, in which the
+/// runtime binds no variable to an object.
+///
 /// # Safety
 /// If the variable is bound, `object` must be the address of the handle.
 pub(super) unsafe fn object_at(bind: c_int, object: *const c_void) -> u64 {
@@ -336,10 +343,12 @@ pub unsafe extern "C" fn MPI_T_cvar_read(handle: *mut c_void, buf: *mut c_void) 
     }))
 }
 
-/// Returns the bytes of a variable's value: those of its elements, or the text.
+/// Returns a copy of a variable's value; `None` if its datatype is not supported.
+///
+/// A value of type `ompi_mpi_char` is a string that ends with a null byte; its `count` is ignored.
 ///
 /// # Safety
-/// The value must be of this type.
+/// `value` must be the address of `count` elements of `datatype`, or of such a string.
 unsafe fn value_of(
     rt: &Runtime,
     datatype: *mut c_void,
@@ -355,7 +364,7 @@ unsafe fn value_of(
                 .to_vec(),
         );
     }
-    let size = [
+    let element_sizes = [
         ("ompi_mpi_c_bool", 1),
         ("ompi_mpi_int", size_of::<c_int>()),
         ("ompi_mpi_unsigned", size_of::<c_int>()),
@@ -369,7 +378,7 @@ unsafe fn value_of(
         ("ompi_mpi_count", 8),
         ("ompi_mpi_double", 8),
     ];
-    let (_, size) = size.into_iter().find(|(name, _)| is_type(name))?;
+    let (_, size) = element_sizes.into_iter().find(|(name, _)| is_type(name))?;
     // SAFETY: the caller guarantees it.
     Some(unsafe { std::slice::from_raw_parts(value.cast(), size * count.max(0) as usize) }.to_vec())
 }

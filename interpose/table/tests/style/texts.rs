@@ -55,7 +55,7 @@ const FORBIDDEN_IN_DESIGN: &[&str] = &[
 /// Terms of the MPI standard that contain a forbidden word.
 const ALLOWED: [&str; 2] = ["access epoch", "exposure epoch"];
 
-/// Beginning of the names of understudy's variables.
+/// Beginning of the names of understudy's environment variables.
 const VARIABLE_PREFIX: &str = "UNDERSTUDY_";
 
 /// Returns the lines of a document with a forbidden term.
@@ -63,7 +63,7 @@ const VARIABLE_PREFIX: &str = "UNDERSTUDY_";
 /// Code between backquotes is excluded, in a line or in a fenced block.
 pub fn document_lines(source: &Source) -> Vec<usize> {
     let is_design = DESIGN.iter().any(|path| source.path.starts_with(path));
-    let special = match is_design {
+    let forbidden_here = match is_design {
         true => FORBIDDEN_IN_DESIGN,
         false => FORBIDDEN_FOR_USERS,
     };
@@ -76,7 +76,7 @@ pub fn document_lines(source: &Source) -> Vec<usize> {
             return false;
         }
         let prose: Vec<&str> = text.split('`').step_by(2).collect();
-        contains_term(&prose.join(" "), special)
+        contains_term(&prose.join(" "), forbidden_here)
     });
     found.map(|(_, line)| line).collect()
 }
@@ -93,8 +93,10 @@ pub fn messages(source: &Source) -> Vec<usize> {
     found.map(|range| source.line_at(range.start)).collect()
 }
 
-/// Returns true if a text contains a forbidden term, outside of names of variables.
-fn contains_term(text: &str, special: &[&str]) -> bool {
+/// Returns true if a text contains a forbidden term, outside of names of environment variables.
+///
+/// `forbidden_here` contains the terms that are forbidden in addition to [`FORBIDDEN`].
+fn contains_term(text: &str, forbidden_here: &[&str]) -> bool {
     let is_prose = |word: &&str| !word.contains(VARIABLE_PREFIX);
     let prose: Vec<&str> = text.split_whitespace().filter(is_prose).collect();
     let text = ALLOWED
@@ -103,7 +105,7 @@ fn contains_term(text: &str, special: &[&str]) -> bool {
             text.replace(term, "")
         });
     let words = words_of_text(&text);
-    contains_any(&words, FORBIDDEN) || contains_any(&words, special)
+    contains_any(&words, FORBIDDEN) || contains_any(&words, forbidden_here)
 }
 
 #[cfg(test)]

@@ -35,7 +35,9 @@ pub fn is_predefined(rt: &Runtime, datatype: VirtDatatype) -> bool {
         && datatype != null_handle(rt)
 }
 
-/// Returns the entry with the name and the attributes of a predefined datatype.
+/// Returns the index of a predefined datatype's entry, if one exists.
+///
+/// A predefined datatype has an entry only after the program has set its name or an attribute.
 fn predefined_entry(rt: &Runtime, datatype: VirtDatatype) -> Option<u32> {
     let is_wanted =
         |entry: &Datatype| entry.recipe.is_named() && entry.recipe.contained == [datatype.0 as u64];
@@ -46,7 +48,7 @@ fn predefined_entry(rt: &Runtime, datatype: VirtDatatype) -> Option<u32> {
         .map(|(index, _)| index)
 }
 
-/// Returns the entry for a predefined datatype, and creates it if necessary.
+/// Returns the index of a predefined datatype's entry, and creates the entry if necessary.
 fn predefined_entry_or_new(rt: &Runtime, datatype: VirtDatatype) -> Option<u32> {
     if !is_predefined(rt, datatype) {
         return None;
@@ -66,7 +68,9 @@ fn predefined_entry_or_new(rt: &Runtime, datatype: VirtDatatype) -> Option<u32> 
     })
 }
 
-/// Returns the attributes of a datatype, if it has ever had any.
+/// Returns the attributes of a datatype; `None` if it has no entry.
+///
+/// Invalid handles, and most predefined datatypes, have no entry.
 pub fn attributes(rt: &Runtime, datatype: VirtDatatype) -> Option<RefMut<'_, Attributes>> {
     attributes_of(
         rt,
@@ -92,7 +96,10 @@ fn attributes_of(rt: &Runtime, index: u32) -> Option<RefMut<'_, Attributes>> {
     .ok()
 }
 
-/// Enters a new real datatype that was created from `contained`.
+/// Creates an entry for a new real datatype; `contained` are the constructor's datatypes.
+///
+/// # Errors
+/// The MPI error of the inspection of the real datatype, which is freed.
 pub fn create(
     rt: &Runtime,
     mut datatype: RealDatatype,
@@ -102,13 +109,13 @@ pub fn create(
     let recipe = match inspect(rt, datatype, contained, counts) {
         Ok(recipe) => recipe,
         Err(rc) => {
-            // SAFETY: a datatype of the runtime.
+            // SAFETY: a new datatype, whose handle the program has not received.
             unsafe { real::PMPI_Type_free(&mut datatype) };
             return Err(rc);
         }
     };
     if recipe.is_parameterised() {
-        // Equal arguments give equal handles (19.1.5).
+        // Equal arguments give equal handles (MPI 4.1, 19.1.5).
         if let Some((index, _)) = objects(rt)
             .datatypes
             .iter()
@@ -135,7 +142,7 @@ pub fn create(
     ))
 }
 
-/// Enters a datatype in the table.
+/// Adds a datatype to the table, and references to the datatypes in its recipe.
 fn enter(rt: &Runtime, entry: Datatype, real: RealDatatype) -> VirtDatatype {
     let bases: Vec<u32> = entry.recipe.bases().collect();
     for base in bases {
@@ -207,7 +214,9 @@ pub fn release(rt: &Runtime, datatype: VirtDatatype) {
     remove_unreferenced(rt, index);
 }
 
-/// Records that the program has freed a datatype, whose attributes have been deleted before.
+/// Records that the program has freed a datatype.
+///
+/// The caller has deleted the attributes of the datatype.
 pub fn free(rt: &Runtime, datatype: VirtDatatype) -> c_int {
     let Some(index) = index_of_created(rt, datatype) else {
         return ERR_TYPE;
@@ -227,7 +236,9 @@ pub fn may_free(rt: &Runtime, datatype: VirtDatatype) -> bool {
         .is_some_and(|index| objects(rt).datatypes.get(index).is_some_and(is_freeable))
 }
 
-/// Removes a freed datatype without references, and its bases if they have no others.
+/// Removes the entry of a datatype that is freed and has no references.
+///
+/// Then removes, by the same rule, the entries of the datatypes from which it was derived.
 fn remove_unreferenced(rt: &Runtime, index: u32) {
     let mut candidates = vec![index];
     while let Some(index) = candidates.pop() {

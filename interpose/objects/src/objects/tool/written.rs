@@ -22,7 +22,9 @@ use std::ffi::c_int;
 use understudy_catalogue::message;
 use understudy_mpi::call::NeverAbandoned;
 
-/// Returns the number of value changes that a new communicator may depend on.
+/// Returns the number of writes that have changed an unbound variable.
+///
+/// A new communicator records this number, because its behaviour may depend on these values.
 pub fn changes(rt: &Runtime) -> u64 {
     objects(rt).tool.written.changes
 }
@@ -36,10 +38,14 @@ pub fn record(rt: &Runtime, cvar: &Cvar, value: Vec<u8>) {
     });
 }
 
-/// Returns false if a communicator was created with other values; logs the first case.
+/// Returns false if an unbound variable has changed since a communicator was created.
+///
+/// Logs the first such case in the process. `MPI_COMM_WORLD` and `MPI_COMM_SELF`, which
+/// `MPI_Init` creates, are not checked.
 pub fn check_communicators(rt: &Runtime) -> bool {
     let objects = objects(rt);
     let written = &objects.tool.written;
+    // `MPI_COMM_SELF` is the last predefined communicator.
     let is_older =
         |index: u32, comm: &Comm| index > SELF && comm.variable_changes != written.changes;
     let mut comms = objects.comms.iter();
@@ -47,9 +53,9 @@ pub fn check_communicators(rt: &Runtime) -> bool {
         return true;
     };
     if !std::mem::replace(&mut rt.objects.tools.borrow_mut().is_older_logged, true) {
-        let is_first = comm.members.first() == Some(&world::worker(rt));
+        let is_first_member = comm.members.first() == Some(&world::worker(rt));
         log::log!(
-            if is_first {
+            if is_first_member {
                 log::Level::Warn
             } else {
                 log::Level::Info
@@ -61,7 +67,10 @@ pub fn check_communicators(rt: &Runtime) -> bool {
     false
 }
 
-/// Initialises the library's interface if the program has initialised it or written variables.
+/// Initialises the library's tool interface, if the program needs it.
+///
+/// The program needs the interface if it has the interface open, or has written a variable. Returns
+/// true if the program needs the interface, and the library's interface is initialised.
 pub(super) fn reopen(rt: &Runtime) -> bool {
     if !is_open(rt) && objects(rt).tool.written.last.is_empty() {
         return false;
@@ -86,9 +95,9 @@ pub(super) fn write_bound(rt: &Runtime) {
     write_all(rt, |write| write.object != 0);
 }
 
-fn write_all(rt: &Runtime, is_due: impl Fn(&Write) -> bool) {
+fn write_all(rt: &Runtime, is_selected: impl Fn(&Write) -> bool) {
     let written = objects(rt).tool.written.clone();
-    for write in written.last.iter().filter(|write| is_due(write)) {
+    for write in written.last.iter().filter(|write| is_selected(write)) {
         if let Err(rc) = rewrite(rt, write) {
             let name = String::from_utf8_lossy(&write.name);
             log_not_rebuilt(&format!("variable {name}"), rc);
@@ -105,8 +114,8 @@ fn rewrite(rt: &Runtime, write: &Write) -> Result<(), c_int> {
     let (mut handle, _) = make_cvar(rt, &cvar)?;
     let _never_abandoned = NeverAbandoned::new();
     // SAFETY: a handle of the variable to which this value was written.
-    let written = unsafe { real::PMPI_T_cvar_write(handle, write.value.as_ptr().cast()) };
+    let rc = unsafe { real::PMPI_T_cvar_write(handle, write.value.as_ptr().cast()) };
     // SAFETY: a handle that this function has created.
     unsafe { real::PMPI_T_cvar_handle_free(&mut handle) };
-    check(written)
+    check(rc)
 }

@@ -1,13 +1,19 @@
-//! Ledgers of the output relays of this node.
+//! Paths of the ledgers of this node's output relays.
+//!
+//! A ledger is the shared file in which a relay counts the output of its rank (`understudy_relay`).
 
 use std::path::PathBuf;
 use understudy_numbers::ProcessNumber;
 use understudy_relay::Position;
 
-/// Path of this rank's ledger, and positions reached by a failed rank's relay.
+/// Path of this rank's ledger, and the positions from which output is new.
 pub struct Ledgers {
+    /// Path of this rank's ledger; `None` without a relay.
     pub own: Option<PathBuf>,
-    /// Positions in the two streams up to which the failed rank's output was forwarded.
+    /// Positions in the two streams up to which output was forwarded before this process.
+    ///
+    /// A replacement has the positions that the relay of the failed rank has reached, a restarted
+    /// job those of the checkpoint.
     pub inherited: [Position; 2],
 }
 
@@ -18,10 +24,12 @@ impl Ledgers {
         inherited: [Position::START; 2],
     };
 
-    /// Returns the path of the ledger of a process.
+    /// Returns the path of the ledger of a process on this node.
+    ///
+    /// The names of ledgers of a job differ only in the process number at the end.
     pub fn path_of(&self, process: ProcessNumber) -> Option<PathBuf> {
         let own = self.own.as_ref()?;
-        let name = own.file_name()?.to_str()?.rsplit_once('-')?.0;
-        Some(own.with_file_name(format!("{name}-{process}")))
+        let prefix = own.file_name()?.to_str()?.rsplit_once('-')?.0;
+        Some(own.with_file_name(format!("{prefix}-{process}")))
     }
 }
