@@ -16,8 +16,8 @@ pub const SETTINGS: &[Setting] = &[
         default: "1",
         meaning: "Redundancy of each worker's memory: `1` or `2` replicas (with 2 any two nodes \
             may fail at once, for twice the traffic and the memory at buddies), or `xor:G`, parity \
-            over groups of G workers (one worker of each group may fail at a time, for 1/(G - 1) \
-            of the memory)",
+            over groups of at most G workers (one worker of each group may fail at a time, for \
+            1/(G - 1) of the memory)",
         form: Form::Value("1|2|xor:G"),
     },
     Setting {

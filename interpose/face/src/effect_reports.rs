@@ -65,7 +65,7 @@ pub unsafe fn report(kind: u32, directory: c_int, path: *const c_char, value: i6
 /// Defines functions of libc that report to the runtime and call the next definition.
 ///
 /// The expression in braces makes the report, and returns true if stops of the thread are blocked.
-/// An expression after `=>` is called with the result. A variadic `mode` is always forwarded: the
+/// An expression after `=>` is called with the result. A variadic mode is always forwarded: the
 /// System V ABI passes it in a register, whose value libc's function ignores if there is no mode.
 macro_rules! reporting_functions {
     ($(

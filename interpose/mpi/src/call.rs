@@ -358,7 +358,7 @@ unsafe extern "C" fn abandon() {
 
 /// Defines `call_N`, which calls the procedure whose address is stored at r11.
 ///
-/// The procedure has N words of arguments on the stack. `call_N` returns `ABANDONED` at once if the
+/// The procedure has N words of arguments on the stack. The edge returns `ABANDONED` at once if the
 /// page requires another MPI instance. Otherwise it pushes the callee-saved registers and the outer
 /// call's frame, stores the stack pointer in `FRAME`, copies the N words below the frame, and calls
 /// the procedure.

@@ -85,7 +85,7 @@ fn record_libc_handler(action: Action) {
     }
 }
 
-/// Restores the handler if a `pthread_cancel` has replaced it.
+/// Restores the handler if pthread_cancel(3) has replaced it.
 ///
 /// May be called on any thread and stack.
 pub extern "C" fn restore_handler() {

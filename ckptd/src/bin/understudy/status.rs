@@ -20,7 +20,7 @@ pub struct Arguments {
     /// Print one JSON array; times are in nanoseconds.
     #[arg(long)]
     json: bool,
-    /// Update the display until `q` is pressed.
+    /// Update the display until the key q is pressed.
     #[arg(long, conflicts_with = "json")]
     watch: bool,
 }

@@ -132,7 +132,7 @@ pub fn add_duplicate(
 
 /// Completes the entry of the communicator with this index.
 ///
-/// Does nothing while its creation or the broadcast of its `uid` is incomplete.
+/// Does nothing while its creation or the broadcast of its number (`uid`) is incomplete.
 pub fn finish_duplicate(rt: &Runtime, index: u32) {
     if !active(
         rt,

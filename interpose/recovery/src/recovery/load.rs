@@ -90,7 +90,7 @@ pub fn prepare(rt: &Runtime, pages: Vec<PageRun>, state: &EncodedState) -> Prefa
 
 /// Ends the job if workers that share memory are on several nodes.
 ///
-/// `players` are the processes of the workers.
+/// `processes` are those of the workers.
 pub fn check_nodes(rt: &Runtime, processes: &[ProcessNumber]) {
     if let Err(apart) = window::shared::check_nodes(rt, processes) {
         abort_with_error(rt, message::JOB_CANNOT_CONTINUE, &apart);

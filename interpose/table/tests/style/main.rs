@@ -12,6 +12,7 @@ mod lexer;
 mod packages;
 mod texts;
 mod unknown_names;
+mod unknown_parameters;
 mod words;
 mod workspace;
 
@@ -44,7 +45,7 @@ const fn rule(name: &'static str, scan: fn(&Source) -> Vec<usize>, advice: &'sta
 }
 
 /// Rules for Rust files.
-const RUST_RULES: [Rule; 10] = [
+const RUST_RULES: [Rule; 11] = [
     rule(
         "opener",
         doc_comments::openers,
@@ -94,6 +95,11 @@ const RUST_RULES: [Rule; 10] = [
         "unknown-name",
         unknown_names::unknown_names,
         "Name an item that exists; tests/style/unknown_names.rs lists names from elsewhere.",
+    ),
+    rule(
+        "unknown-parameter",
+        unknown_parameters::unknown_parameters,
+        "Explain a parameter or field by its present name.",
     ),
 ];
 
