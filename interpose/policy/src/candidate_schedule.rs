@@ -11,19 +11,22 @@ use crate::pace::Terms;
 use std::time::Duration;
 use understudy_settings::Interval;
 
-/// Maximum number of candidates that are passed without a vote.
+/// Maximum stride.
 ///
 /// After a burst of quick candidates, such as at a program's start, slow ones may follow. The next
 /// cut should not wait for many of these.
 const MAX_STRIDE: u64 = 32;
-/// Maximum number while a worker records a phase.
+/// Maximum stride while a worker records a phase.
 ///
 /// The phase should end soon after this worker requests it.
 const PHASE_STRIDE: u64 = 2;
-/// Number of votes in an interval, which is precise and rare enough.
+/// Number of votes in an interval: enough for precision, and few enough to cost little.
 const VOTES_PER_INTERVAL: u32 = 50;
 
-/// Flags of a vote. The maximum over all workers is used, so a later flag hides the earlier ones.
+/// Flags of a vote.
+///
+/// All workers get the greatest sum of flags of a worker. So a worker with a higher flag hides the
+/// lower flags of other workers.
 const IS_RECORDING: i64 = 1;
 const IS_DUE: i64 = 2;
 const INHIBITS: i64 = 4;
@@ -51,7 +54,7 @@ pub enum Decision {
     Take,
     /// Evaluate the vote under way, if there is one; then start the next one.
     ///
-    /// A cut that `is_overdue` is taken whatever the vote says.
+    /// If `is_overdue` is true, a cut is taken even if the vote objects.
     Vote {
         is_overdue: bool,
     },

@@ -2,10 +2,10 @@
 //!
 //! Any failure ends an attempt, and the next one begins with the first stage, in a new generation
 //! of the MPI library. No stage has an error path of its own. This is correct because the replicas
-//! stay intact until the last stage, and because of the three waits:
+//! stay intact until the last stage, and because of these waits:
 //!
-//! - [`AwaitAgreement`](AttemptStage::AwaitAgreement): all processes have discarded other
-//!   checkpoints than that of the plan, so files may be rolled back to it;
+//! - [`AwaitAgreement`](AttemptStage::AwaitAgreement): all processes have discarded every checkpoint
+//!   but that of the plan, so files may be rolled back to it;
 //! - [`AwaitFiles`](AttemptStage::AwaitFiles): all nodes have rolled their files back, so files may
 //!   be opened;
 //! - [`AwaitSuccess`](AttemptStage::AwaitSuccess): all workers have restored their memory, and all
@@ -65,7 +65,7 @@ pub struct Attempt {
 }
 
 impl Attempt {
-    /// State at the begin of a recovery.
+    /// State at the beginning of an attempt.
     pub const BEGIN: Attempt = Attempt {
         stage: AttemptStage::Enter,
         is_lost: false,
