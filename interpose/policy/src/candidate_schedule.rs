@@ -257,4 +257,35 @@ mod tests {
         schedule.end_vote(joint(&[recording]), Duration::from_secs(60));
         assert_eq!(schedule.stride, 2);
     }
+
+    #[test]
+    fn a_vote_is_evaluated_one_stride_after_its_start() {
+        let interval = Interval::Time(Duration::from_secs(1));
+        let mut schedule = Schedule::START;
+        (schedule.candidates, schedule.stride) = (10, 4);
+        assert_eq!(
+            schedule.decide(interval),
+            Decision::Vote { is_overdue: false }
+        );
+        schedule.schedule_next();
+        schedule.candidates = 13;
+        assert!(!schedule.is_decision());
+        schedule.candidates = 14;
+        assert!(schedule.is_decision());
+    }
+
+    #[test]
+    fn a_postponed_cut_is_taken_at_the_next_candidate_whatever_the_vote_says() {
+        let mut schedule = Schedule::START;
+        (schedule.candidates, schedule.next) = (10, 20);
+        schedule.postpone();
+        schedule.candidates = 11;
+        assert!(schedule.is_decision());
+        for is_overdue in [true, false] {
+            assert_eq!(
+                schedule.decide(Interval::Auto),
+                Decision::Vote { is_overdue }
+            );
+        }
+    }
 }

@@ -122,3 +122,48 @@ impl AttemptStage {
         )
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use AttemptStage as Stage;
+
+    #[test]
+    fn an_attempt_passes_all_stages_in_order() {
+        let stages = [
+            Stage::Enter,
+            Stage::Meet,
+            Stage::SelectEpoch,
+            Stage::AwaitAgreement,
+            Stage::UndoFiles,
+            Stage::AwaitFiles,
+            Stage::Fetch,
+            Stage::Load,
+            Stage::AwaitLoads,
+            Stage::RebuildObjects,
+            Stage::Reprotect,
+            Stage::AwaitSuccess,
+            Stage::Apply,
+            Stage::Repost,
+            Stage::Resume,
+        ];
+        let mut attempt = Attempt::BEGIN;
+        for stage in stages {
+            assert_eq!(attempt.stage(), stage);
+            attempt.step(AttemptEvent::Done);
+        }
+        assert_eq!(attempt.stage(), Stage::Resume);
+    }
+
+    #[test]
+    fn a_lost_job_ends_after_all_have_met() {
+        let mut attempt = Attempt::BEGIN;
+        assert_eq!(attempt.step(AttemptEvent::Done), Stage::Meet);
+        assert_eq!(attempt.step(AttemptEvent::JobLost), Stage::AwaitAgreement);
+        let mut failed = attempt;
+        assert_eq!(attempt.step(AttemptEvent::Done), Stage::EndJob);
+        // The next meeting may find a plan.
+        assert_eq!(failed.step(AttemptEvent::Failed), Stage::Enter);
+        assert_eq!(failed, Attempt::BEGIN);
+    }
+}
