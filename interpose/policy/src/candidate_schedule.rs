@@ -11,19 +11,22 @@ use crate::pace::Terms;
 use std::time::Duration;
 use understudy_settings::Interval;
 
-/// Maximum number of candidates that are passed without a vote.
+/// Maximum stride.
 ///
 /// After a burst of quick candidates, such as at a program's start, slow ones may follow. The next
 /// cut should not wait for many of these.
 const MAX_STRIDE: u64 = 32;
-/// Maximum number while a worker records a phase.
+/// Maximum stride while a worker records a phase.
 ///
 /// The phase should end soon after this worker requests it.
 const PHASE_STRIDE: u64 = 2;
-/// Number of votes in an interval, which is precise and rare enough.
+/// Number of votes in an interval: enough for precision, and few enough to cost little.
 const VOTES_PER_INTERVAL: u32 = 50;
 
-/// Flags of a vote. The maximum over all workers is used, so a later flag hides the earlier ones.
+/// Flags of a vote.
+///
+/// All workers get the greatest sum of flags of a worker. So a worker with a higher flag hides the
+/// lower flags of other workers.
 const IS_RECORDING: i64 = 1;
 const IS_DUE: i64 = 2;
 const INHIBITS: i64 = 4;
@@ -51,7 +54,7 @@ pub enum Decision {
     Take,
     /// Evaluate the vote under way, if there is one; then start the next one.
     ///
-    /// A cut that `is_overdue` is taken whatever the vote says.
+    /// If `is_overdue` is true, a cut is taken even if the vote objects.
     Vote {
         is_overdue: bool,
     },
@@ -253,5 +256,36 @@ mod tests {
         };
         schedule.end_vote(joint(&[recording]), Duration::from_secs(60));
         assert_eq!(schedule.stride, 2);
+    }
+
+    #[test]
+    fn a_vote_is_evaluated_one_stride_after_its_start() {
+        let interval = Interval::Time(Duration::from_secs(1));
+        let mut schedule = Schedule::START;
+        (schedule.candidates, schedule.stride) = (10, 4);
+        assert_eq!(
+            schedule.decide(interval),
+            Decision::Vote { is_overdue: false }
+        );
+        schedule.schedule_next();
+        schedule.candidates = 13;
+        assert!(!schedule.is_decision());
+        schedule.candidates = 14;
+        assert!(schedule.is_decision());
+    }
+
+    #[test]
+    fn a_postponed_cut_is_taken_at_the_next_candidate_whatever_the_vote_says() {
+        let mut schedule = Schedule::START;
+        (schedule.candidates, schedule.next) = (10, 20);
+        schedule.postpone();
+        schedule.candidates = 11;
+        assert!(schedule.is_decision());
+        for is_overdue in [true, false] {
+            assert_eq!(
+                schedule.decide(Interval::Auto),
+                Decision::Vote { is_overdue }
+            );
+        }
     }
 }

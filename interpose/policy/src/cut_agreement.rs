@@ -365,4 +365,61 @@ mod tests {
         assert_eq!(some.first_with_trouble, Some(Worker(1)));
         assert_eq!(joint(&[disk(true, false, 0)]).disk.written, Some(0));
     }
+
+    #[test]
+    fn a_phase_ends_or_begins_only_if_that_is_possible_in_all_workers() {
+        let vote = |may_end_phase, may_begin_phase| CutVote {
+            may_end_phase,
+            may_begin_phase,
+            ..VOTE
+        };
+        let phases = |votes: &[CutVote]| {
+            let joint = joint(votes);
+            (joint.may_end_phase, joint.may_begin_phase)
+        };
+        assert_eq!(phases(&[VOTE, VOTE]), (true, true));
+        assert_eq!(phases(&[VOTE, vote(false, true)]), (false, true));
+        assert_eq!(phases(&[vote(true, false), VOTE]), (true, false));
+    }
+
+    #[test]
+    fn the_comparisons_decide() {
+        let reporter = Worker(1);
+        let votes = joint(&[
+            CutVote {
+                shared_mappings: 1,
+                ..VOTE
+            },
+            CutVote {
+                pages_for_each: 9,
+                ..VOTE
+            },
+        ]);
+        let sums = CutSums {
+            started: 0,
+            freed: 0,
+        };
+        let (agreement, _) = CutAgreement::begin(votes, sums);
+        assert_eq!(
+            agreement.step(CutEvent::Mappings(Some(reporter))),
+            end_protection(reporter, EndCause::Unsaved)
+        );
+        assert_eq!(
+            agreement.step(CutEvent::Mappings(None)),
+            CutAction::GatherClaims
+        );
+        let shortage = MemoryShortage {
+            reporter,
+            needed: 2,
+            free: 1,
+        };
+        assert_eq!(
+            agreement.step(CutEvent::Claims(Some(shortage))),
+            CutAction::End(CutDecision::NoRoom(shortage))
+        );
+        assert_eq!(
+            agreement.step(CutEvent::Claims(None)),
+            CutAction::End(CutDecision::Take)
+        );
+    }
 }

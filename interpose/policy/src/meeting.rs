@@ -167,3 +167,121 @@ impl<'a> Meeting<'a> {
         MeetingAction::ExchangeDeaths { epoch }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use understudy_settings::Scheme;
+
+    fn report(process: u32, worker: Option<u32>, committed: u64) -> ProcessReport {
+        ProcessReport {
+            process: ProcessNumber(process),
+            worker: worker.map(Worker),
+            committed: Epoch(committed),
+            ..ProcessReport::default()
+        }
+    }
+
+    /// Returns the reports of two workers of three, and of joining processes.
+    fn one_dead(joining: &[u32]) -> Vec<ProcessReport> {
+        let mut reports = vec![report(0, Some(0), 3), report(2, Some(2), 3)];
+        reports.extend(joining.iter().map(|&process| report(process, None, 0)));
+        reports
+    }
+
+    /// Returns reports of different checkpoints, which no plan can join.
+    fn behind() -> Vec<ProcessReport> {
+        vec![report(0, Some(0), 3), report(1, Some(1), 5)]
+    }
+
+    fn context(redundancy: &Redundancy, workers: u32, has_disk_level: bool) -> MeetingContext<'_> {
+        MeetingContext {
+            redundancy,
+            workers,
+            has_disk_level,
+        }
+    }
+
+    fn place(workers: usize) -> Redundancy {
+        let nodes: Vec<u32> = (0..).take(workers).collect();
+        Redundancy::place(&nodes, 1, Scheme::Copies(1))
+    }
+
+    #[test]
+    fn hints_are_exchanged_if_a_worker_is_dead_and_then_used() {
+        let redundancy = place(3);
+        let context = context(&redundancy, 3, false);
+        let mut reports = one_dead(&[3, 4]);
+        reports[0].has_requested_spares = true;
+        let (mut meeting, action) = Meeting::begin(context, &reports);
+        assert_eq!(action, MeetingAction::ExchangeHints);
+        assert_eq!(meeting.dead(), [Worker(1)]);
+        assert_eq!(meeting.living(), [0, 2, 3, 4].map(ProcessNumber));
+        let hint = RequestedSpare {
+            worker: Worker(1),
+            spare: ProcessNumber(4),
+        };
+        let action = meeting.step(MeetingEvent::Hints(vec![hint]));
+        assert_eq!(action, MeetingAction::ExchangeDeaths { epoch: Epoch(3) });
+        let MeetingAction::End(Ok(plan)) = meeting.step(MeetingEvent::Deaths(None)) else {
+            panic!("no plan");
+        };
+        assert_eq!(plan.takeovers[0].process, ProcessNumber(4));
+    }
+
+    #[test]
+    fn no_hints_are_exchanged_if_all_workers_live() {
+        let redundancy = place(2);
+        let mut reports = vec![report(0, Some(0), 3), report(1, Some(1), 3)];
+        reports[0].has_requested_spares = true;
+        let (_, action) = Meeting::begin(context(&redundancy, 2, false), &reports);
+        assert_eq!(action, MeetingAction::ExchangeDeaths { epoch: Epoch(3) });
+    }
+
+    #[test]
+    fn a_program_at_fault_ends_the_job_although_there_is_a_plan() {
+        let redundancy = place(3);
+        let reports = one_dead(&[3]);
+        let (mut meeting, _) = Meeting::begin(context(&redundancy, 3, false), &reports);
+        let verdict = Verdict {
+            why: "it fails".into(),
+            status: 1,
+        };
+        let action = meeting.step(MeetingEvent::Deaths(Some(verdict.clone())));
+        assert_eq!(
+            action,
+            MeetingAction::End(Err(PlanFailure::Program(verdict)))
+        );
+    }
+
+    #[test]
+    fn a_checkpoint_on_disk_replaces_lost_replicas() {
+        let (redundancy, reports) = (place(2), behind());
+        let begin =
+            |has_disk_level| Meeting::begin(context(&redundancy, 2, has_disk_level), &reports);
+        let (_, without_disk) = begin(false);
+        assert_eq!(
+            without_disk,
+            MeetingAction::ExchangeDeaths { epoch: Epoch(5) }
+        );
+        for chosen in [Some(Epoch(2)), None] {
+            let (mut meeting, action) = begin(true);
+            assert!(
+                matches!(action, MeetingAction::ChooseCheckpoint(_)),
+                "{action:?}"
+            );
+            let epoch = chosen.unwrap_or(Epoch(5));
+            assert_eq!(
+                meeting.step(MeetingEvent::Checkpoint(chosen)),
+                MeetingAction::ExchangeDeaths { epoch }
+            );
+            let MeetingAction::End(verdict) = meeting.step(MeetingEvent::Deaths(None)) else {
+                panic!("the meeting continues");
+            };
+            match chosen {
+                Some(epoch) => assert_eq!(verdict.map(|plan| plan.epoch), Ok(epoch)),
+                None => assert!(matches!(verdict, Err(PlanFailure::Behind { .. }))),
+            }
+        }
+    }
+}

@@ -67,9 +67,9 @@ impl MemoryClaim {
     }
 }
 
-/// Returns the memory that a checkpoint needs in a worker's process, as a multiple.
+/// Returns an upper bound of the memory that a checkpoint needs in a worker's process.
 ///
-/// The unit is the memory of the worker that captures most.
+/// The unit is the number of pages of the worker that captures most.
 fn images(redundancy: &Redundancy, worker: Worker) -> u64 {
     match redundancy.is_parity() {
         false => 1 + redundancy.layers(worker) as u64,

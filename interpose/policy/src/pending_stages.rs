@@ -91,3 +91,25 @@ impl PendingStage {
         matches!(self, PendingStage::Shipping | PendingStage::Voting)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_checkpoint_passes_all_stages_before_its_commit() {
+        let steps = [
+            (PendingStage::Preparing, PendingAction::SendChecksums),
+            (PendingStage::Receiving, PendingAction::Combine),
+            (PendingStage::Combining, PendingAction::RecordAndVote),
+            (PendingStage::Shipping, PendingAction::Report),
+            (PendingStage::Voting, PendingAction::Commit),
+        ];
+        let mut stage = PendingStage::Preparing;
+        for (expected, action) in steps {
+            assert_eq!(stage, expected);
+            assert_eq!(stage.step(), Some(action));
+        }
+        assert_eq!((stage, stage.step()), (PendingStage::Committed, None));
+    }
+}

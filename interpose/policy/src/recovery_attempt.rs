@@ -2,10 +2,10 @@
 //!
 //! Any failure ends an attempt, and the next one begins with the first stage, in a new generation
 //! of the MPI library. No stage has an error path of its own. This is correct because the replicas
-//! stay intact until the last stage, and because of the three waits:
+//! stay intact until the last stage, and because of these waits:
 //!
-//! - [`AwaitAgreement`](AttemptStage::AwaitAgreement): all processes have discarded other
-//!   checkpoints than that of the plan, so files may be rolled back to it;
+//! - [`AwaitAgreement`](AttemptStage::AwaitAgreement): all processes have discarded every checkpoint
+//!   but that of the plan, so files may be rolled back to it;
 //! - [`AwaitFiles`](AttemptStage::AwaitFiles): all nodes have rolled their files back, so files may
 //!   be opened;
 //! - [`AwaitSuccess`](AttemptStage::AwaitSuccess): all workers have restored their memory, and all
@@ -65,7 +65,7 @@ pub struct Attempt {
 }
 
 impl Attempt {
-    /// State at the begin of a recovery.
+    /// State at the beginning of an attempt.
     pub const BEGIN: Attempt = Attempt {
         stage: AttemptStage::Enter,
         is_lost: false,
@@ -120,5 +120,50 @@ impl AttemptStage {
                 | AttemptStage::AwaitLoads
                 | AttemptStage::AwaitSuccess
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use AttemptStage as Stage;
+
+    #[test]
+    fn an_attempt_passes_all_stages_in_order() {
+        let stages = [
+            Stage::Enter,
+            Stage::Meet,
+            Stage::SelectEpoch,
+            Stage::AwaitAgreement,
+            Stage::UndoFiles,
+            Stage::AwaitFiles,
+            Stage::Fetch,
+            Stage::Load,
+            Stage::AwaitLoads,
+            Stage::RebuildObjects,
+            Stage::Reprotect,
+            Stage::AwaitSuccess,
+            Stage::Apply,
+            Stage::Repost,
+            Stage::Resume,
+        ];
+        let mut attempt = Attempt::BEGIN;
+        for stage in stages {
+            assert_eq!(attempt.stage(), stage);
+            attempt.step(AttemptEvent::Done);
+        }
+        assert_eq!(attempt.stage(), Stage::Resume);
+    }
+
+    #[test]
+    fn a_lost_job_ends_after_all_have_met() {
+        let mut attempt = Attempt::BEGIN;
+        assert_eq!(attempt.step(AttemptEvent::Done), Stage::Meet);
+        assert_eq!(attempt.step(AttemptEvent::JobLost), Stage::AwaitAgreement);
+        let mut failed = attempt;
+        assert_eq!(attempt.step(AttemptEvent::Done), Stage::EndJob);
+        // The next meeting may find a plan.
+        assert_eq!(failed.step(AttemptEvent::Failed), Stage::Enter);
+        assert_eq!(failed, Attempt::BEGIN);
     }
 }

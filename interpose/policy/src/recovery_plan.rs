@@ -313,6 +313,7 @@ pub fn all_replicas(redundancy: &Redundancy, workers: u32) -> Vec<ReplicaRebuild
 ///
 /// The epoch before is another candidate if only dead processes have committed the last one: every
 /// living worker still has it, and undo logs reach back to it.
+/// The epoch before is the only candidate once a living worker has discarded the last epoch.
 fn candidate_epochs(input: &PlanInput, dead: &[Worker]) -> Result<Vec<Epoch>, PlanFailure> {
     let workers = || input.living.iter().filter(|report| report.worker.is_some());
     let can_reach =
@@ -339,16 +340,21 @@ fn candidate_epochs(input: &PlanInput, dead: &[Worker]) -> Result<Vec<Epoch>, Pl
     if committed == Epoch::NONE {
         return Err(PlanFailure::Init);
     }
-    let behind = workers().find(|report| !can_reach(report, committed));
-    if let Some((worker, at)) = behind.and_then(|report| Some((report.worker?, report.committed))) {
+    let older = by_workers.max().filter(|&epoch| epoch < committed);
+    let older = older.filter(|&epoch| epoch != Epoch::NONE);
+    let behind = |epoch| workers().find(move |report| !can_reach(report, epoch));
+    if let Some(report) = behind(committed) {
+        // A commit needs complete replicas of all workers. So this worker has discarded them, as
+        // an earlier attempt has selected the older epoch.
+        if let Some(older) = older.filter(|&epoch| behind(epoch).is_none()) {
+            return Ok(vec![older]);
+        }
         return Err(PlanFailure::Behind {
-            worker,
-            at,
+            worker: report.worker.unwrap_or_default(),
+            at: report.committed,
             epoch: committed,
         });
     }
-    let older = by_workers.max().filter(|&epoch| epoch < committed);
-    let older = older.filter(|&epoch| epoch != Epoch::NONE);
     Ok([committed].into_iter().chain(older).collect())
 }
 

@@ -114,3 +114,64 @@ impl ReplicaInventory {
         *self = ReplicaInventory::EMPTY;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn adopted() -> ReplicaInventory {
+        let mut inventory = ReplicaInventory::EMPTY;
+        inventory.adopt(KeptReplicas {
+            own: Worker(1),
+            has_own: true,
+            layers: 1,
+            epoch: Epoch(3),
+            whole: Some(Epoch(4)),
+            process: Some(ProcessNumber(1)),
+        });
+        inventory
+    }
+
+    /// Returns the committed and the complete epoch after a return to `epoch`.
+    fn resolved(epoch: u64) -> Option<(Epoch, Option<Epoch>)> {
+        let mut inventory = adopted();
+        inventory.resolve(Epoch(epoch));
+        inventory.kept().map(|kept| (kept.epoch, kept.whole))
+    }
+
+    #[test]
+    fn a_return_to_an_epoch_discards_the_other_one() {
+        assert_eq!(resolved(4), Some((Epoch(4), None)));
+        assert_eq!(resolved(3), Some((Epoch(3), None)));
+        assert_eq!(resolved(2), Some((Epoch(3), Some(Epoch(4)))));
+    }
+
+    #[test]
+    fn a_fetch_keeps_only_replicas_of_others_at_its_worker_and_epoch() {
+        let mut inventory = adopted();
+        inventory.begin_fetch(Worker(1), Epoch(3));
+        let kept = inventory.kept().map(|kept| (kept.has_own, kept.layers));
+        assert_eq!(kept, Some((false, 1)));
+        for (worker, epoch) in [(1, 4), (2, 3)] {
+            let mut inventory = adopted();
+            inventory.begin_fetch(Worker(worker), Epoch(epoch));
+            assert_eq!(inventory.kept(), None);
+            inventory.end_fetch(Worker(worker), Epoch(epoch), ProcessNumber(9));
+            let kept = inventory.kept().map(|kept| (kept.has_own, kept.layers));
+            assert_eq!(kept, Some((true, 0)));
+        }
+    }
+
+    #[test]
+    fn a_replaced_replica_is_not_damaged_any_more() {
+        let replica = |at| DamagedReplica {
+            worker: Worker(1),
+            at: ProcessNumber(at),
+        };
+        let mut inventory = ReplicaInventory::EMPTY;
+        inventory.refuse([replica(1), replica(2), replica(1)]);
+        assert_eq!(inventory.damaged(), [replica(1), replica(2)]);
+        inventory.end_fetch(Worker(1), Epoch(3), ProcessNumber(1));
+        assert_eq!(inventory.damaged(), [replica(2)]);
+    }
+}

@@ -174,3 +174,85 @@ fn own_numbers(state: WorkerState, agrees: bool) -> Numbers {
     let candidates = state.candidates as i64;
     [objection, candidates, -candidates, 0]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+    const QUIET: WorkerState = WorkerState {
+        objects: false,
+        candidates: 5,
+    };
+
+    /// Runs an attempt that ends with this objection in its second vote.
+    fn attempt(votes: &mut AgreementVotes, objection: i64) -> VoteAction {
+        votes.begin(QUIET, [7, 9]);
+        let second = votes.end_vote([0, 7, 0, 9], QUIET, SECOND);
+        assert_eq!(second, VoteAction::Start(VoteKind::Second, [0, 5, -5, 0]));
+        votes.end_vote([objection, 5, -5, 0], QUIET, SECOND)
+    }
+
+    const NO_PAUSE: VoteAction = VoteAction::GiveUp {
+        pause: Duration::ZERO,
+    };
+
+    #[test]
+    fn a_cut_has_the_terms_of_the_first_vote() {
+        let mut votes = AgreementVotes::NONE;
+        let third = attempt(&mut votes, 0);
+        assert_eq!(third, VoteAction::Start(VoteKind::Third, [0, 5, -5, 0]));
+        let cut = votes.end_vote([0, 5, -5, 0], QUIET, SECOND);
+        assert_eq!(cut, VoteAction::Cut([7, 9]));
+    }
+
+    #[test]
+    fn different_numbers_of_candidates_prevent_a_cut() {
+        let mut votes = AgreementVotes::NONE;
+        votes.begin(QUIET, [0; 2]);
+        votes.end_vote([0; 4], QUIET, SECOND);
+        assert_eq!(votes.end_vote([0, 6, -5, 0], QUIET, SECOND), NO_PAUSE);
+    }
+
+    #[test]
+    fn attempts_follow_at_once_only_after_resumptions_and_only_a_few_times() {
+        let mut votes = AgreementVotes::NONE;
+        assert_eq!(attempt(&mut votes, OBJECTS), NO_PAUSE);
+        for _ in 1..MAX_ATTEMPTS {
+            assert_eq!(attempt(&mut votes, HAS_RESUMED), VoteAction::Retry);
+        }
+        assert_eq!(attempt(&mut votes, HAS_RESUMED), NO_PAUSE);
+        assert_eq!(attempt(&mut votes, HAS_RESUMED), VoteAction::Retry);
+        votes.end();
+        for _ in 1..MAX_ATTEMPTS {
+            assert_eq!(attempt(&mut votes, HAS_RESUMED), VoteAction::Retry);
+        }
+    }
+
+    #[test]
+    fn an_objection_hides_a_resumption() {
+        let objecting = WorkerState {
+            objects: true,
+            ..QUIET
+        };
+        assert_eq!(own_numbers(objecting, false)[0], OBJECTS);
+        assert_eq!(own_numbers(QUIET, false)[0], HAS_RESUMED);
+    }
+
+    #[test]
+    fn a_worker_that_gives_up_pauses_once_and_stops_longer_later() {
+        let mut votes = AgreementVotes::NONE;
+        votes.begin(QUIET, [0; 2]);
+        assert!(!votes.give_up_after(SECOND, SECOND));
+        votes.end_vote([0; 4], QUIET, SECOND);
+        assert!(votes.give_up_after(SECOND, SECOND));
+        let ends = votes.end_vote([HAS_RESUMED, 5, -5, 0], QUIET, SECOND);
+        let pause = SECOND * PAUSE_FACTOR;
+        assert_eq!(ends, VoteAction::GiveUp { pause });
+        assert_eq!(attempt(&mut votes, HAS_RESUMED), VoteAction::Retry);
+        votes.begin(QUIET, [0; 2]);
+        votes.end_vote([0; 4], QUIET, SECOND);
+        assert!(!votes.give_up_after(SECOND, SECOND));
+        assert!(votes.give_up_after(2 * SECOND, SECOND));
+    }
+}

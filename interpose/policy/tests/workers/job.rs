@@ -251,10 +251,21 @@ impl Job {
                 self.newest = self.newest.max(plan.epoch);
             }
             AttemptStage::Fetch if plan.source(me).is_some() => self.fetch(index, plan, me),
+            AttemptStage::Load => self.check_others(index, AttemptStage::AwaitFiles),
+            AttemptStage::RebuildObjects => self.check_others(index, AttemptStage::AwaitLoads),
             AttemptStage::Reprotect => self.reprotect(index, plan, me),
             AttemptStage::Apply => self.apply(index, plan, me),
             _ => {}
         }
+    }
+
+    /// Asserts that all other processes have reached a wait.
+    fn check_others(&self, index: usize, wait: AttemptStage) {
+        let has_reached = |other: usize| other == index || self.stage(other) >= wait;
+        assert!(
+            (0..self.processes.len()).all(has_reached),
+            "process {index} has not waited in {wait:?}: {self:?}"
+        );
     }
 
     fn select_epoch(&mut self, index: usize, epoch: Epoch) {

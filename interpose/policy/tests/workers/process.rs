@@ -167,6 +167,7 @@ impl Process {
             ..ProcessReport::default()
         }
     }
+
     /// Begins to receive the own replica of `worker`.
     pub fn begin_fetch(&mut self, worker: Worker, epoch: Epoch) {
         let kept = self.inventory.kept();

@@ -195,7 +195,7 @@ fn step(rt: &Runtime) -> Result<CallAction, Rewound> {
 
 /// Returns the minimum stop time.
 ///
-/// This worker waits at least for that long until all workers have reached a call.
+/// A worker that stops waits at least for this time until all workers have reached a call.
 fn min_stop_time(state: &CutState) -> Duration {
     state.pace.interval() / STOP_DIVISOR
 }

@@ -28,6 +28,7 @@ use understudy_policy::candidate_schedule::{CandidateVote, Decision, JointCandid
 
 /// Consequence of a failed vote, for the user.
 const NO_VOTE: &str = "the workers cannot agree on a cut";
+
 /// Completes the vote under way, at the end of the program.
 ///
 /// All workers have passed equal sequences of candidates, so this vote is under way in all of them.

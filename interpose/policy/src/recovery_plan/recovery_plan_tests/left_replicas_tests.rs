@@ -244,3 +244,21 @@ fn an_epoch_that_only_the_dead_have_selected_is_given_up_if_its_replicas_are_los
     let lost = make_plan(&selected, &redundancy, 5, &[]);
     assert!(matches!(lost, Err(PlanFailure::Copies { .. })), "{lost:?}");
 }
+
+#[test]
+fn an_epoch_that_was_given_up_stays_given_up() {
+    // As above, but checkpoint 3 was selected already: some or all living workers have discarded
+    // checkpoint 4, of which only a dead process has left replicas.
+    let redundancy = Redundancy::place(&[0; 5], 1, Scheme::Copies(1));
+    for undecided in [worker(4, 4, 3), whole(worker(4, 4, 3), 4)] {
+        let living = [
+            worker(3, 3, 3),
+            undecided,
+            left_by(5, 0, 4, 0),
+            left_by(6, 1, 3, 0),
+            joining(7),
+        ];
+        let plan = make_plan(&living, &redundancy, 5, &[]).unwrap();
+        assert_eq!(plan.epoch, Epoch(3));
+    }
+}
