@@ -14,8 +14,6 @@ pub type Numbers = [i64; 4];
 
 /// Greatest number of workers to which a worker sends in a round.
 pub const MAX_PEERS: usize = 3;
-/// Limit that no job reaches: 4¹⁶ is more than the number of ranks.
-pub const MAX_ROUNDS: usize = 16;
 
 /// Returns the distances of the workers that exchange messages in a round.
 fn distances(round: u32, workers: u32) -> impl Iterator<Item = u32> {
@@ -116,6 +114,9 @@ impl MaxReduction {
 mod tests {
     use super::*;
 
+    /// Limit that no job reaches: 4¹⁶ is more than the number of ranks.
+    const MAX_ROUNDS: u32 = 16;
+
     /// Runs the reduction of all workers in lockstep; returns each worker's result.
     fn reduce(workers: u32) -> Vec<Numbers> {
         let own = |me: Worker| [i64::from(me.0), -i64::from(me.0), 7, i64::from(me.0 % 3)];
@@ -157,7 +158,7 @@ mod tests {
         for workers in [1, 2, 3, 5, 16, 17, 100] {
             for me in Worker::all(workers) {
                 let of = |worker| MaxReduction::new(worker, workers, [0; 4]);
-                for round in 0..MAX_ROUNDS as u32 {
+                for round in 0..MAX_ROUNDS {
                     for source in of(me).sources(round) {
                         assert!(of(source).destinations(round).any(|worker| worker == me));
                     }
@@ -169,7 +170,7 @@ mod tests {
     #[test]
     fn a_worker_of_100_000_sends_25_messages() {
         let reduction = MaxReduction::new(Worker(99_999), 100_000, [0; 4]);
-        let messages: usize = (0..MAX_ROUNDS as u32)
+        let messages: usize = (0..MAX_ROUNDS)
             .map(|round| reduction.destinations(round).count())
             .sum();
         assert_eq!(messages, 25);
@@ -194,8 +195,6 @@ mod tests {
                 "{counts:?}"
             );
         }
-        assert!(
-            (0..=MAX_ROUNDS as u32).any(|round| distances(round, i32::MAX as u32).next().is_none())
-        );
+        assert!((0..=MAX_ROUNDS).any(|round| distances(round, i32::MAX as u32).next().is_none()));
     }
 }

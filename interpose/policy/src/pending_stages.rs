@@ -85,11 +85,6 @@ impl PendingStage {
     pub fn is_complete(self) -> bool {
         self >= PendingStage::Shipping
     }
-
-    /// True if the vote of this worker is under way.
-    pub fn is_voting(self) -> bool {
-        matches!(self, PendingStage::Shipping | PendingStage::Voting)
-    }
 }
 
 #[cfg(test)]

@@ -115,7 +115,9 @@ impl Checkpoint {
             };
             source.stage.is_complete() && has_begun
         };
-        if !me.stage.is_voting() || !me.vote.sources(round).all(has_sent) {
+        if !matches!(me.stage, PendingStage::Shipping | PendingStage::Voting)
+            || !me.vote.sources(round).all(has_sent)
+        {
             return false;
         }
         // All workers vote with equal numbers, whichever round they have reached.
