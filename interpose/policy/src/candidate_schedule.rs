@@ -54,7 +54,7 @@ pub enum Decision {
     Take,
     /// Evaluate the vote under way, if there is one; then start the next one.
     ///
-    /// If `is_overdue` is true, a cut is taken even if the vote objects.
+    /// A cut that `is_overdue` is taken even if the vote objects.
     Vote {
         is_overdue: bool,
     },
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_postponed_cut_is_taken_at_the_next_candidate_whatever_the_vote_says() {
+    fn a_postponed_cut_is_taken_at_the_next_candidate() {
         let mut schedule = Schedule::START;
         (schedule.candidates, schedule.next) = (10, 20);
         schedule.postpone();

@@ -4,7 +4,7 @@
 //! of the MPI library. No stage has an error path of its own. This is correct because the replicas
 //! stay intact until the last stage, and because of these waits:
 //!
-//! - [`AwaitAgreement`](AttemptStage::AwaitAgreement): all processes have discarded every checkpoint
+//! - [`AwaitAgreement`](AttemptStage::AwaitAgreement): all processes have discarded all checkpoints
 //!   but that of the plan, so files may be rolled back to it;
 //! - [`AwaitFiles`](AttemptStage::AwaitFiles): all nodes have rolled their files back, so files may
 //!   be opened;
