@@ -67,7 +67,7 @@ pub enum RequestKind {
     General(GeneralizedFunctions),
     /// Completion of all messages in this buffer for buffered sends (`MPI_Buffer_iflush`).
     ///
-    /// The request does not exist in the library either.
+    /// The request does not exist in the library.
     Flush(BufferOwner),
 }
 

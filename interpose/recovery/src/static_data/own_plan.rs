@@ -57,7 +57,7 @@ impl OwnPlan {
 #[derive(Default)]
 pub(super) struct ReplayPlans {
     pub(super) own: OwnPlan,
-    /// Proved plan of the phase before, until a plan of the new phase is proved.
+    /// Proved plan of the preceding phase, until a plan of the new phase is proved.
     pub(super) before: Option<ReplayPlan>,
     /// Messages to buddies in flight.
     pub(super) sent: SendQueue,
@@ -68,7 +68,7 @@ pub(super) struct ReplayPlans {
 }
 
 impl ReplayPlans {
-    /// Returns to the plan of the phase before, as the new phase has failed.
+    /// Returns to the plan of the preceding phase, as the new phase has failed.
     pub(super) fn return_to_earlier_plan(&mut self, why: &str) {
         if let Some(plan) = self.before.take() {
             log::warn!("{}", message::new_set_up_in_replicas(why));

@@ -134,7 +134,7 @@ pub(super) unsafe fn constructed(
     let new = made
         .filter(|_| rc == errors::SUCCESS)
         .map(|made| register(rt, made, parent));
-    // SAFETY: the caller guarantees it.
+    // SAFETY: the program's address for the new handle.
     unsafe { *newcomm = new.unwrap_or_else(|| comm::null_handle(rt)) };
     finish(rt, procedure, rc, Some(parent))
 }

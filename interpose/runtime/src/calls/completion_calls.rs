@@ -108,7 +108,7 @@ unsafe fn wait_for_each(
 ) -> Result<FirstFailure, Rewound> {
     let mut failed = None;
     for index in which {
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller passes valid arrays, and a range inside of them.
         unsafe {
             let completed = completion::wait(rt, arrays.request(index))?;
             failed = failed.or(failure(&completed));
@@ -129,7 +129,7 @@ unsafe fn wait_for_each(
 unsafe fn wait_without_release(rt: &Runtime, arrays: &RequestArrays) -> Result<(), Rewound> {
     cut::here(rt)?;
     for index in 0..arrays.count {
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller passes valid arrays of `count` elements.
         while !completion::is_complete(rt, unsafe { *arrays.request(index) })? {
             cut::meanwhile(rt)?;
         }

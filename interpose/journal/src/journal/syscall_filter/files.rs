@@ -276,7 +276,7 @@ fn contents(descriptor: i64) -> Option<Vec<u8>> {
 }
 
 unsafe fn open(directory: i64, path: &CStr, flags: c_int) -> i64 {
-    // SAFETY: the caller guarantees it.
+    // SAFETY: openat(2) reads the C string `path`, and writes no memory.
     unsafe {
         syscall(
             libc::SYS_openat,

@@ -66,7 +66,7 @@ fn disconnect(rt: &Runtime, index: u32) {
     handles::set_real(rt, HandleKind::Comm, index, std::ptr::null_mut());
 }
 
-/// Frees real communicators once more after a recovery, unless the program has requests there.
+/// Frees real communicators once more after a recovery, unless the program has requests on them.
 ///
 /// Must be called after requests have been reposted.
 pub fn free_after_recovery(rt: &Runtime, has_requests: impl Fn(VirtComm) -> bool) {

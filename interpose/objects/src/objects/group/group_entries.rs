@@ -53,7 +53,7 @@ pub fn session(rt: &Runtime, group: VirtGroup) -> u64 {
         .unwrap_or(0)
 }
 
-/// Creates a group of these members; without any, returns `MPI_GROUP_EMPTY`.
+/// Creates a group of these members; returns `MPI_GROUP_EMPTY` without members.
 ///
 /// `session` is the program's handle of the group's session; zero for the World Model.
 pub fn create(rt: &Runtime, members: Vec<Worker>, session: u64) -> Result<VirtGroup, c_int> {

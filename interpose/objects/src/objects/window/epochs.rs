@@ -17,7 +17,7 @@ pub const NO_CHECK: c_int = 1;
 pub enum LockKind {
     Shared,
     Exclusive,
-    /// No lock: the program asserts that there are no conflicting ones (`MPI_MODE_NOCHECK`).
+    /// No lock: the program asserts that no conflicting locks exist (`MPI_MODE_NOCHECK`).
     ///
     /// Libraries rely on this assertion (MPI 4.1, 12.5.5), and so does the runtime.
     Unchecked,

@@ -105,7 +105,7 @@ impl SharedRegion {
         !self.owners.is_empty()
     }
 
-    /// True if this process and that member are on one node.
+    /// True if this process and the member with this rank are on one node.
     ///
     /// Both have then mapped one file.
     pub fn shares_node_with(&self, rt: &Runtime, member: usize) -> bool {
@@ -123,8 +123,8 @@ impl SharedRegion {
 
     /// Returns the address of a member's segment in this process, and the member's request.
     ///
-    /// For an empty segment, Open MPI reports the address at which it would be, unless there are
-    /// gaps; MPICH reports no address.
+    /// For an empty segment, Open MPI reports the address at which the segment would begin, unless
+    /// there are gaps; MPICH reports no address.
     pub fn segment(&self, rank: usize) -> Option<(u64, Segment)> {
         let (start, segment) = (self.starts.get(rank)?, *self.segments.get(rank)?);
         let has_no_address =

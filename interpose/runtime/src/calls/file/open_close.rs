@@ -44,7 +44,7 @@ unsafe fn path_of(name: *const c_char) -> FileResult<PathBuf> {
     if name.is_null() {
         return Err(class(ERR_ARG));
     }
-    // SAFETY: the caller guarantees it.
+    // SAFETY: a C string of the program; null is excluded above.
     let name = unsafe { CStr::from_ptr(name) };
     let plain = CString::new(without_type(name)).map_err(|_| class(ERR_BAD_FILE))?;
     if plain.is_empty() {
