@@ -19,7 +19,9 @@ use understudy_image::pages::{AddrRange, PageRun};
 /// Byte value of poisoned memory.
 pub const POISON: u8 = 0xa5;
 
-/// Records memory whose content is not needed after the next point, and not written before.
+/// Records memory whose content is not needed after the next point.
+///
+/// The program does not write to the memory before this point.
 pub fn discard(rt: &Runtime, memory: AddrRange, place: u64) {
     let way = AnnotationKind::Discard;
     rt.marks

@@ -50,7 +50,7 @@ pub fn recompute_memory(rt: &Runtime, frame: &Frame, layout: &Layout) {
 
 /// Removes regions that are not the program's memory any more, before a capture.
 ///
-/// With poison, regions whose functions compute other bytes are removed, too.
+/// With UNDERSTUDY_POISON=1, regions whose functions compute other bytes are removed, too.
 pub fn check_regions(rt: &Runtime, layout: &Layout) {
     let regions = annotations::recomputed(rt);
     for region in &regions {

@@ -238,7 +238,7 @@ pub fn due_key(rt: &Runtime) -> Option<EpochKey> {
 /// Writes a file that a failed predecessor may not have written.
 ///
 /// This process has replaced a worker at a checkpoint that was to be written with this key. Without
-/// the file, no restart could use this checkpoint, which may be the first one.
+/// the file, no restart could use this checkpoint, which may be the first checkpoint.
 pub fn take_over(
     rt: &Runtime,
     worker: Worker,

@@ -220,8 +220,7 @@ fn await_instance(rt: &Runtime) -> InstanceIdentity {
     loop {
         let wanted = call::required_instance();
         if reported != Some(wanted) {
-            // Stored before the message is sent: if the manager fails, its successor reads the
-            // page.
+            // Stored before the message is sent, since another manager may receive the message.
             lines()
                 .page
                 .ready

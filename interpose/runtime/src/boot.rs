@@ -90,7 +90,7 @@ pub extern "C" fn understudy_runtime_ledger() -> *const c_char {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn understudy_runtime_streams(ledger: *const c_char) {
     let rt = runtime();
-    // SAFETY: the caller guarantees it.
+    // SAFETY: the caller passes a C string.
     let path = unsafe { CStr::from_ptr(ledger) }
         .to_string_lossy()
         .into_owned();

@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use understudy_catalogue::message;
 use understudy_mpi::{call, library};
 
-/// Raises an error, as the standard calls it, if `rc` is one.
+/// Raises an error, as the standard calls it, if `rc` is an error code.
 ///
 /// `rc` is the return code of `procedure`. An error is passed to the error handler of `comm`, or to
 /// that of errors without an object (`without_object`). Returns the return code for the program.

@@ -115,7 +115,7 @@ impl ReplicaSet<'_> {
     /// True if pages are missing that only a replay restores.
     ///
     /// A replay needs more than the recorded data. `reversible` pages are missing in the own
-    /// replica only, and its buddy has them.
+    /// replica only, and the buddy stores them.
     fn is_reduced(self, reversible: &[PageRun]) -> bool {
         let is_reduced = |copy: &Replica| copy.script.is_some() || !copy.image.absent().is_empty();
         let is_own_reduced = self.own.script.is_some()

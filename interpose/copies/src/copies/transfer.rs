@@ -46,7 +46,8 @@ pub struct Payload {
 impl Payload {
     /// Applies the payload to a stored replica.
     ///
-    /// A delta is applied to the image from which it starts; a whole image replaces the stored one.
+    /// A delta is applied to the image from which it starts; a whole image replaces the stored
+    /// image.
     pub fn apply(self, copy: &mut Replica, store: &mut PageStore) -> Result<(), WireError> {
         if self.incoming.header().base.is_some() {
             let delta = self.incoming.into_delta(store)?;

@@ -10,13 +10,13 @@ use understudy_numbers::Worker;
 /// Bytes for, or from, each process.
 type AddressedBytes = Vec<(Worker, Vec<u8>)>;
 
-/// Sends `letters` and returns the letters for this process; collective over `comm`.
+/// Sends `letters` and returns those for this process; collective over `comm`.
 ///
-/// A process enters a barrier once its letters have been received. When the barrier is complete,
-/// the letters of all processes have been received. The cost depends on the number of letters, and
-/// on the number of processes only through the barrier (NBX: Hoefler, Siebert, Lumsdaine 2010).
-/// Between two exchanges with one tag there must be another collective operation, so that no
-/// process receives a letter of the later exchange in the earlier one.
+/// A process enters a barrier once its letters have been received. When the barrier is over, all
+/// letters have been. The cost depends on the number of letters, and on the number of processes
+/// only through the barrier (NBX: Hoefler, Siebert, Lumsdaine 2010). Between two exchanges with one
+/// tag there must be another collective operation, so that no process receives a letter of the
+/// later exchange in the earlier one.
 ///
 /// # Errors
 /// The error of a real procedure.

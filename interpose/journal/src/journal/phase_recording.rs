@@ -205,7 +205,7 @@ pub fn take_cut_request(rt: &Runtime) -> bool {
 
 /// Returns true if this worker's phase may end at this cut.
 ///
-/// `is_regular` is true if the cut would have been taken anyway.
+/// `is_regular` is true if the cut is taken for another reason than the end of a phase.
 pub fn may_end(rt: &Runtime, is_regular: bool) -> bool {
     let mut guard = rt.journal.recording.borrow_mut();
     let Some(phase) = guard.on_mut() else {

@@ -20,7 +20,7 @@ use understudy_numbers::Worker;
 /// `followers` such messages after this one, so the message is the one before the last `followers`
 /// of them.
 ///
-/// Returns false if the message is not among the drained ones: the program has received it already.
+/// Returns false if the message is not a drained message: the program has received it already.
 pub fn notify_on_receive(
     rt: &Runtime,
     (comm, source, tag): (VirtComm, c_int, c_int),

@@ -1,4 +1,4 @@
-//! Translations between virtual handles and real ones.
+//! Translations between virtual handles and real handles.
 #![allow(unsafe_code)]
 
 use super::handle_table::{NOTHING_RECENT, RealHandles, RecentTranslation};
@@ -116,7 +116,7 @@ pub fn set_real(rt: &Runtime, kind: HandleKind, index: u32, handle: *mut c_void)
     list[index as usize] = handle;
 }
 
-/// Sets the real handle behind a predefined one.
+/// Sets the real handle behind a predefined handle.
 ///
 /// The real world communicator changes at a recovery.
 pub fn set_predefined(rt: &Runtime, symbol: usize, handle: *mut c_void) {

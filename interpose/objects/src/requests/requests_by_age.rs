@@ -99,7 +99,9 @@ impl Requests {
         }
     }
 
-    /// Makes a persistent request active and the latest one; returns the message of a send.
+    /// Makes a persistent request active and the latest request.
+    ///
+    /// Returns the message of a send.
     #[inline(always)]
     pub fn start(&mut self, index: u32) -> Option<MessageArguments> {
         let stamp = self.stamp();

@@ -17,7 +17,7 @@ pub(super) enum OwnPlan {
         plan: ReplayPlan,
         writing: StaticFileWrite,
     },
-    /// Replay plan in trial at a buddy, or about to be sent to one.
+    /// Replay plan in trial at a buddy, or about to be sent to a buddy.
     InTrial { plan: ReplayPlan, is_sent: bool },
     /// Replay plan that is proved.
     Proved {
@@ -29,7 +29,7 @@ pub(super) enum OwnPlan {
     },
     /// Replay plan of a phase that reads a file which has changed.
     ///
-    /// The plan is valid until the epoch `until` is committed, which has all pages again.
+    /// The plan is valid until the epoch `until` is committed, which contains all pages.
     Withdrawn { plan: ReplayPlan, until: Epoch },
 }
 

@@ -44,7 +44,7 @@ fn first(types: &[RealDatatype]) -> *const RealDatatype {
 /// Both are the size of the communicator, or of the remote group of an intercommunicator.
 fn peers(rt: &Runtime, comm: VirtComm) -> (c_int, c_int) {
     let (mut inter, mut size) = (0, 0);
-    // SAFETY: local queries.
+    // SAFETY: queries that write only to variables of this frame.
     unsafe {
         real::PMPI_Comm_test_inter(real_comm(rt, comm), &mut inter);
         if inter != 0 {

@@ -44,7 +44,7 @@ unsafe fn duplicated(
 
 pub unsafe extern "C" fn MPI_Comm_dup(comm: VirtComm, newcomm: *mut VirtComm) -> c_int {
     let rt = runtime();
-    // SAFETY: a communicator.
+    // SAFETY: a communicator, and an address for the new handle.
     let rc = construct_by_all!(rt, Proc::MPI_Comm_dup, comm, newcomm, |new| unsafe {
         real::PMPI_Comm_dup(real_comm(rt, comm), new)
     });

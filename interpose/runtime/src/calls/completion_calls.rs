@@ -261,7 +261,7 @@ unsafe fn first_completed(
 ) -> Result<(Option<usize>, bool), Rewound> {
     let mut pending = false;
     for index in 0..arrays.count {
-        // SAFETY: the program's array.
+        // SAFETY: the program's array, which has an element with this index.
         let handle = unsafe { *arrays.request(index) };
         if is_pending(rt, handle) {
             pending = true;
@@ -363,10 +363,10 @@ unsafe fn complete_or_report(
     indices: *mut c_int,
 ) -> Result<Option<(usize, FirstFailure)>, Rewound> {
     let (mut pending, mut completed, mut failed) = (false, 0, None);
-    // SAFETY: the program's arrays.
+    // SAFETY: the program's arrays of `count` elements.
     let errors = unsafe { arrays.errors() };
     for index in 0..arrays.count {
-        // SAFETY: the program's arrays.
+        // SAFETY: the program's arrays of `count` elements.
         unsafe {
             let handle = arrays.request(index);
             if !is_pending(rt, *handle) {

@@ -240,7 +240,7 @@ pub unsafe extern "C" fn MPI_Type_commit(datatype: *mut VirtDatatype) -> c_int {
     if real.0.is_null() {
         return handle_error(rt, procedure, ERR_TYPE, None);
     }
-    // SAFETY: a datatype.
+    // SAFETY: a real datatype, in a variable of this frame.
     let rc = unsafe { real::PMPI_Type_commit(&mut real) };
     if rc == SUCCESS {
         datatype::set_committed(rt, handle);

@@ -131,7 +131,7 @@ pub unsafe extern "C" fn MPI_Group_translate_ranks(
 ) -> c_int {
     let rt = runtime();
     let translated = members_of(rt, group1).and_then(|first| {
-        // SAFETY: the program's arrays.
+        // SAFETY: the program's array of `n` ranks.
         let ranks = unsafe { array(ranks1, n)? };
         group::translate(&first, ranks, &members_of(rt, group2)?)
     });

@@ -259,7 +259,7 @@ fn members_with_me(rt: &Runtime, group: VirtGroup) -> Result<Vec<Worker>, c_int>
 /// Tag that distinguishes simultaneous constructors of one group.
 #[derive(Clone, Copy)]
 struct ConstructorTag {
-    /// Tag for the library; different string tags may have equal ones.
+    /// Tag for the library; different string tags may have equal numbers.
     number: c_int,
     /// Hash of the string tag.
     name: u64,

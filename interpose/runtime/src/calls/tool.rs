@@ -322,7 +322,7 @@ pub unsafe extern "C" fn MPI_T_cvar_handle_free(handle: *mut *mut c_void) -> c_i
             .cvars
             .remove(index)
             .ok_or(INVALID_HANDLE)?;
-        // SAFETY: a handle of the library.
+        // SAFETY: a handle of the library, which is freed once.
         free_handle(
             rt,
             ToolHandleKind::Cvar,
@@ -338,7 +338,7 @@ pub unsafe extern "C" fn MPI_T_cvar_read(handle: *mut c_void, buf: *mut c_void) 
     let rt = runtime();
     returned(real_of(rt, ToolHandleKind::Cvar, handle).and_then(|real| {
         let _never_abandoned = NeverAbandoned::new();
-        // SAFETY: the program's buffer.
+        // SAFETY: a handle of the library, and the program's buffer for the value.
         check(unsafe { real::PMPI_T_cvar_read(real, buf) })
     }))
 }
@@ -396,7 +396,7 @@ pub unsafe extern "C" fn MPI_T_cvar_write(handle: *mut c_void, buf: *const c_voi
             .ok_or(INVALID_HANDLE)?;
         {
             let _never_abandoned = NeverAbandoned::new();
-            // SAFETY: the program's buffer.
+            // SAFETY: a handle of the library, and the program's buffer for the value.
             check(unsafe { real::PMPI_T_cvar_write(real, buf) })?;
         }
         let variable = tool::find_cvar(rt, &cvar.name)?;

@@ -148,7 +148,7 @@ fn proposed_uid(rt: &Runtime) -> u64 {
     )
 }
 
-/// Data about the new communicator that one member sends to the others.
+/// Data about the new communicator that one member sends to the other members.
 #[derive(Clone, Copy, Default)]
 #[repr(C)]
 struct MemberData {
@@ -349,7 +349,7 @@ pub fn create_between_groups(
     }
 }
 
-/// Returns an error in all members if any member passes one.
+/// Returns an error in all members if any member passes an error.
 ///
 /// Otherwise the other members would block in the next collective.
 fn share_error<T>(comm: RealComm, own: Result<T, c_int>) -> Result<T, c_int> {

@@ -72,7 +72,7 @@ pub fn record(rt: &Runtime, name: &CStr, given: [bool; 3], code: c_int) {
 /// Registers all recorded representations with a library that has been reinitialised.
 pub fn rebuild(rt: &Runtime) {
     for recorded in &objects(rt).representations {
-        // SAFETY: a C string.
+        // SAFETY: the recorded name is a C string.
         let code = unsafe { register_real(recorded.name.as_ptr(), recorded.given) };
         if code != recorded.code {
             log_not_rebuilt(&format!("data representation {:?}", recorded.name), code);

@@ -80,7 +80,7 @@ impl LockMapping {
         let bytes = LockMapping::bytes(members);
         let file = window_memory::open_locks(window, bytes as u64)?;
         let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
-        // SAFETY: a new mapping.
+        // SAFETY: a new mapping, which replaces no other mapping.
         let at = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),

@@ -47,7 +47,7 @@ impl LockKind {
 /// Open epochs of a window.
 #[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Epochs {
-    /// True if another fence may follow the last one; equal in all members.
+    /// True if another fence may follow the last fence; equal in all members.
     pub is_fenced: bool,
     /// Assertion of `MPI_Win_lock_all`, if all members are locked.
     pub all: Option<i32>,

@@ -101,7 +101,7 @@ fn duplicate(rt: &Runtime, parent: VirtComm) -> FileResult<VirtComm> {
     }
     cut::collective(rt, parent)?;
     let mut made = None;
-    // SAFETY: a communicator, and an address for the new one.
+    // SAFETY: a communicator, and an address for the new handle.
     let duplicate = |new: &mut RealComm| unsafe { real::PMPI_Comm_dup(real_comm(rt, parent), new) };
     library(create::make(
         rt,

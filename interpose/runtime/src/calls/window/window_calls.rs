@@ -43,7 +43,7 @@ fn make(
         Err(rc) => return Ok(Err(rc)),
     };
     let mut made = None;
-    // SAFETY: a communicator.
+    // SAFETY: a communicator, and an address for the new handle.
     let duplicate = |new: &mut RealComm| unsafe { real::PMPI_Comm_dup(real_comm(rt, comm), new) };
     let rc = recovery::check(
         rt,
