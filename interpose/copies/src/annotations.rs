@@ -95,7 +95,7 @@ pub fn omitted_pages(rt: &Runtime, at_point: bool) -> Vec<PageRun> {
 
 /// Returns the annotations that lead to [`omitted_pages`], and expired annotations.
 ///
-/// The expired annotations are those since the last call of this function.
+/// Expired annotations are those that have expired since the last call of this function.
 pub fn at_cut(rt: &Runtime, at_point: bool) -> (Vec<Annotation>, Vec<Annotation>) {
     rt.marks.marks.borrow_mut().at_cut(at_point)
 }

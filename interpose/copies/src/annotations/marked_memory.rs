@@ -163,7 +163,7 @@ impl AllAnnotations {
 
     /// Returns the annotations that apply to a cut, and the expired annotations.
     ///
-    /// The expired annotations are those since the last call. At a point, the result includes the
+    /// Expired annotations have expired since the last call. At a point, the result includes the
     /// annotations that apply only at points.
     pub(super) fn at_cut(&mut self, at_point: bool) -> (Vec<Annotation>, Vec<Annotation>) {
         let forgotten = self.expired.take();
