@@ -1,7 +1,8 @@
 //! Annotations: memory that need not be saved according to the program (`understudy.h`).
 //!
-//! Checkpoints omit such pages. Recoveries leave zeros there, which functions of the program
-//! replace ([`crate::recompute`]). Only whole pages count.
+//! Checkpoints omit the pages of such memory. Recoveries leave zeros in these pages, which
+//! functions of the program replace ([`crate::recompute`]). A page that is annotated only in part
+//! is saved.
 #![allow(unsafe_code)]
 
 mod mark_list;
@@ -18,7 +19,9 @@ use understudy_image::pages::{AddrRange, PageRun};
 /// Byte value of poisoned memory.
 pub const POISON: u8 = 0xa5;
 
-/// Records memory whose content is not needed after the next point, and not written before.
+/// Records memory whose content is not needed after the next point.
+///
+/// The program does not write to the memory before this point.
 pub fn discard(rt: &Runtime, memory: AddrRange, place: u64) {
     let way = AnnotationKind::Discard;
     rt.marks
@@ -45,12 +48,14 @@ pub fn include(rt: &Runtime, range: AddrRange) {
 
 /// Sets the function that recomputes the content of a region.
 ///
-/// Without a function, or with an empty range, the region that begins there is removed.
+/// Without a function, or with an empty range, the region with this start address is removed.
 pub fn recompute(rt: &Runtime, region: FunctionRegion) {
     replace_region(&mut rt.marks.marks.borrow_mut().lasting.recomputed, region);
 }
 
-/// Sets the function that undoes changes of a region step by step; removal as above.
+/// Sets the function that undoes changes of a region step by step.
+///
+/// Without a function, or with an empty range, the region with this start address is removed.
 pub fn reversible(rt: &Runtime, region: FunctionRegion) {
     replace_region(&mut rt.marks.marks.borrow_mut().lasting.reversible, region);
 }
@@ -76,7 +81,9 @@ pub fn recomputed(rt: &Runtime) -> Vec<FunctionRegion> {
     rt.marks.marks.borrow().lasting.recomputed.clone()
 }
 
-/// Returns the pages (sorted) that a checkpoint now may omit, at a point or elsewhere.
+/// Returns the pages (sorted) that a checkpoint at this moment may omit.
+///
+/// `at_point` is true if the checkpoint is taken at a point.
 pub fn omitted_pages(rt: &Runtime, at_point: bool) -> Vec<PageRun> {
     let marks = rt.marks.marks.borrow();
     if at_point {
@@ -86,7 +93,9 @@ pub fn omitted_pages(rt: &Runtime, at_point: bool) -> Vec<PageRun> {
     }
 }
 
-/// Returns the annotations behind [`omitted_pages`], and those that expired since the last call.
+/// Returns the annotations that lead to [`omitted_pages`], and expired annotations.
+///
+/// Expired annotations are those that have expired since the last call of this function.
 pub fn at_cut(rt: &Runtime, at_point: bool) -> (Vec<Annotation>, Vec<Annotation>) {
     rt.marks.marks.borrow_mut().at_cut(at_point)
 }

@@ -27,9 +27,9 @@ use understudy_settings::Interval;
 
 /// Number of intervals without a cut after which the user is notified.
 const INTERVALS_BEFORE_REPORT: u32 = 10;
-/// Number of intervals without a cut after which one is requested at any call.
+/// Number of intervals without a cut after which a cut at any call is requested.
 const INTERVALS_BEFORE_REQUEST: u32 = 3;
-/// Maximum number of doublings of the time.
+/// Maximum number of doublings of the time before the next request.
 const MAX_DOUBLINGS: u32 = 4;
 /// Minimum time before a report.
 ///
@@ -47,13 +47,13 @@ struct PhaseWithoutCut {
     interval: Duration,
     /// Description of the process for the user.
     process_name: String,
-    /// Number of cuts that were postponed since.
+    /// Number of cuts that were postponed in this phase.
     postponed_cuts: u32,
-    /// True if this process was connected to spawned processes at such a cut.
+    /// True if this process was connected to spawned processes at a postponed cut.
     is_connected: bool,
-    /// Time at which a cut at any call is requested, unless another cut comes before.
+    /// Time of the next request for a cut at any call, unless a cut precedes.
     request_at: Instant,
-    /// Number of failed requests.
+    /// Number of requests for a cut at any call that have failed.
     failures: u32,
 }
 
@@ -184,7 +184,7 @@ fn watch() {
         if phase.lasts(1) {
             let place = CallPlace::now();
             let is_away = work_flags::is_set(work_flags::CUT_REQUESTED) && !call::is_inside();
-            // A process that waits for others lets them report first.
+            // A process that waits for other processes lets these report first.
             let waits = if process_info::config().anywhere {
                 !is_away
             } else {
@@ -237,7 +237,8 @@ fn acquire_report_right(epoch: Epoch) -> Option<UnixDatagram> {
 
 /// Reports a phase to the user.
 ///
-/// `is_away` is true if a cut at any call was requested, and the program has made no call since.
+/// `is_away` is true if a cut at any call was requested, and the program has made no call since
+/// the request.
 fn report(phase: &PhaseWithoutCut, place: CallPlace, is_away: bool) {
     let PhaseWithoutCut {
         epoch,

@@ -16,7 +16,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 /// Bits of the difference between `MPI_Wtime` and the monotonic clock, in seconds.
 ///
-/// Any thread may read it.
+/// Any thread may read the offset.
 static WTIME_OFFSET: AtomicU64 = AtomicU64::new(UNSET);
 /// Value of [`WTIME_OFFSET`] before [`start`]: not a number.
 const UNSET: u64 = f64::NAN.to_bits();
@@ -45,7 +45,7 @@ fn seconds(clock: clockid_t) -> f64 {
 
 /// Number that identifies the node's boot (random(4)).
 ///
-/// Read once, because every checkpoint needs it.
+/// The number is read once and cached, because every checkpoint needs it.
 static BOOT_NUMBER: LazyLock<u64> = LazyLock::new(|| {
     xxh3_64(&std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default())
 });
@@ -113,7 +113,7 @@ mod tests {
         };
         assert_eq!(wtime(1, 1003.0, 0.0), 8.0);
         assert_eq!(wtime(2, 20.0, 70_003.5), 8.5);
-        // The time of day is behind the saved one: the time does not go back.
+        // The time of day precedes the saved time of day: `MPI_Wtime` does not decrease.
         assert_eq!(wtime(2, 20.0, 60_000.0), 5.0);
     }
 }

@@ -44,7 +44,7 @@ pub fn claim(rt: &Runtime, most: u64, save: impl FnOnce() -> Option<u64>) -> Mem
     )
 }
 
-/// Returns the limit with the least available memory here, for messages.
+/// Describes the limit with the least available memory for this process, for messages.
 pub fn tightest() -> String {
     budget(u64::MAX).map_or_else(|| "this node".into(), |budget| budget.to_string())
 }

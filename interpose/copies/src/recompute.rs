@@ -23,7 +23,7 @@ use understudy_image::pages::{self, AddrRange, PageRun};
 /// Reason why functions that recompute memory cannot be called.
 #[derive(Debug, thiserror::Error)]
 enum RecomputeError {
-    /// The function calls MPI, which would wait for processes at other positions.
+    /// The function calls MPI, which would wait for processes at other points of the program.
     #[error(
         "{}", message::recompute_called(.0))]
     Call(&'static str),
@@ -50,7 +50,7 @@ pub fn recompute_memory(rt: &Runtime, frame: &Frame, layout: &Layout) {
 
 /// Removes regions that are not the program's memory any more, before a capture.
 ///
-/// With poison, regions whose functions compute other bytes are removed, too.
+/// With UNDERSTUDY_POISON=1, regions whose functions compute other bytes are removed, too.
 pub fn check_regions(rt: &Runtime, layout: &Layout) {
     let regions = annotations::recomputed(rt);
     for region in &regions {
@@ -89,14 +89,14 @@ fn describe(region: &FunctionRegion) -> String {
     )
 }
 
-/// True if a capture covers the whole range, and the program can write to it.
+/// True if a capture covers the whole range, and the range is writable.
 pub fn is_mapped(layout: &Layout, memory: AddrRange) -> bool {
     let areas = layout.tracked().filter(|area| area.may_write);
     let pages: Vec<PageRun> = areas.map(|area| area.pages()).collect();
     pages::subtract(&[memory.pages()], &pages::normalise(pages)).is_empty()
 }
 
-/// Makes regions writable, which the program may have made read-only since.
+/// Makes regions writable, which the program may have made read-only meanwhile.
 fn open(rt: &Runtime, layout: &Layout, regions: &[FunctionRegion]) -> OpenedAreas {
     let pages = regions.iter().map(|region| region.memory.pages());
     OpenedAreas::open(
@@ -133,7 +133,7 @@ fn call(region: &FunctionRegion) {
     });
 }
 
-/// Ends the job because such a function has called MPI.
+/// Ends the job because a function that recomputes memory has called MPI.
 ///
 /// Serves as the handler of all slots.
 extern "C" fn abort_at_mpi_call() -> ! {
@@ -149,16 +149,16 @@ fn compare(region: &FunctionRegion) -> Option<usize> {
     let (start, length) = (region.memory.start as *mut u8, region.memory.len() as usize);
     // SAFETY: memory of the program, which is stopped; no reference is left when its function runs.
     let before = unsafe { std::slice::from_raw_parts(start, length) }.to_vec();
-    // SAFETY: as above.
+    // SAFETY: writable memory of the program, to which no reference exists.
     unsafe { start.write_bytes(POISON, length) };
     call(region);
-    // SAFETY: as above.
+    // SAFETY: memory of the program, whose function has returned.
     let made = unsafe { std::slice::from_raw_parts(start, length) };
     let different = before
         .iter()
         .zip(made)
         .position(|(before, made)| before != made);
-    // SAFETY: as above.
+    // SAFETY: `before` has `length` bytes, and no reference to the program's memory is used later.
     unsafe { start.copy_from_nonoverlapping(before.as_ptr(), length) };
     different
 }

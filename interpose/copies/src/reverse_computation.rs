@@ -1,9 +1,9 @@
 //! Memory that a survivor restores by undoing the program's steps (`understudy_reversible`).
 //!
-//! A replica of its own is not needed. This is reverse computation as the rollback of survivors,
-//! after Perumalla and Park: "Reverse computation for rollback-based fault tolerance in large
-//! parallel systems" (2014). A replacement of a dead worker starts from the buddy's replica, which
-//! contains these pages.
+//! The survivor then needs no replica of this memory in its own process. This is reverse
+//! computation as the rollback of survivors, after Perumalla and Park: "Reverse computation for
+//! rollback-based fault tolerance in large parallel systems" (2014). A replacement of a dead
+//! worker starts from the buddy's replica, which contains these pages.
 //!
 //! ```text
 //!   undo      program functions run on the program's stack: all other memory is still current,
@@ -71,8 +71,9 @@ pub struct UndoResult {
 
 /// Returns the pages that this process can elide in the current checkpoint (sorted).
 ///
-/// The buddy stores them. An epoch on disk and parity need them, so nothing is elided there. A
-/// checkpoint that is not taken `at_point` is inside of a step, to which no undoing leads back.
+/// The buddy stores these pages. Checkpoints on disk and parity need them, so jobs with a disk
+/// level or with parity elide nothing. A checkpoint that is not taken `at_point` is inside of a
+/// step, to which no undoing leads back.
 pub fn elidable_pages(rt: &Runtime, at_point: bool) -> Vec<PageRun> {
     let redundancy = &world::get(rt).redundancy;
     let is_held =
@@ -88,12 +89,12 @@ pub fn elidable_pages(rt: &Runtime, at_point: bool) -> Vec<PageRun> {
     }
 }
 
-/// Undoes the steps since the epoch of `then`, if the own replica lacks their changes.
+/// Undoes the steps since the epoch of `then`, if the own replica omits reversible pages.
 pub fn undo(rt: &Runtime, then: &SavedAnnotations) -> Option<UndoResult> {
     (!lacking_pages(rt, then).is_empty()).then(|| undo_steps(rt, then))
 }
 
-/// Returns the pages that this process's own replica lacks for that reason.
+/// Returns the reversible pages that this process's own replica omits.
 fn lacking_pages(rt: &Runtime, then: &SavedAnnotations) -> Vec<PageSums> {
     absent_pages::among(
         copies::replicas(rt).own.image.absent(),
@@ -188,7 +189,7 @@ impl UndoResult {
     }
 }
 
-/// Returns the pages with the right content, and the number of the others.
+/// Returns the pages with the right content, and the number of wrong pages.
 fn right_and_wrong(pages: &[PageSums]) -> (Vec<PageRun>, u64) {
     let (mut right, mut wrong, mut content) = (Vec::new(), 0, [0; PAGE_SIZE]);
     for (page, sum) in pages.iter().flat_map(PageSums::each) {
@@ -203,7 +204,7 @@ fn right_and_wrong(pages: &[PageSums]) -> (Vec<PageRun>, u64) {
     (right, wrong)
 }
 
-/// Determines the regions that existed then and now, makes them writable, and counts the steps.
+/// Makes the regions that existed then and still exist writable, and counts the steps.
 fn prepare(
     rt: &Runtime,
     then: &SavedAnnotations,
@@ -286,7 +287,7 @@ impl UndoRun {
     }
 }
 
-/// Undoes an incomplete step first, then the complete ones.
+/// Undoes an incomplete step first, then the complete steps.
 unsafe extern "C" fn run_all(run: *mut c_void) {
     // SAFETY: `undo_steps` passes a pointer to its `UndoRun`.
     let run = unsafe { &mut *run.cast::<UndoRun>() };

@@ -56,9 +56,9 @@ pub mod tag {
     pub const ANSWER: c_int = 9;
     /// First vote on a cut outside of candidates.
     pub const CUT_GATHER: c_int = 13;
-    /// Second vote on that cut: all workers are quiesced.
+    /// Second vote on a cut outside of candidates: all workers are quiesced.
     pub const CUT_QUIESCED: c_int = 14;
-    /// Notification that a worker continues, which cancels the attempt.
+    /// Notification that a worker continues, which cancels a cut outside of candidates.
     pub const CUT_VETO: c_int = 15;
     /// Messages of processes that enter a constructor.
     pub const ASSEMBLE: c_int = 16;
@@ -68,6 +68,6 @@ pub mod tag {
     pub const DRAINED_QUERY: c_int = 18;
     /// Message counts of a cut.
     pub const COUNTS: c_int = 20;
-    /// Third vote on that cut: all workers are still quiesced.
+    /// Third vote on a cut outside of candidates: all workers are still quiesced.
     pub const CUT_CONFIRM: c_int = 19;
 }

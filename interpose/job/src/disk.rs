@@ -11,7 +11,7 @@
 //! - `identity`: properties that a file and the process that loads it must share;
 //! - `writer`: the thread that writes; `load`: from a file to an image; `choose`: the newest
 //!   checkpoint that all workers have;
-//! - `places`: the directory, and this job's files in it.
+//! - `checkpoint_directory`: the directory, and this job's files in it.
 //!
 //! Each worker writes, finds and removes only its own files, and the workers communicate to
 //! determine which checkpoints all of them have. The directory may therefore also be on a local
@@ -70,7 +70,7 @@ fn identity(rt: &Runtime, workers: u32) -> JobIdentity {
 
 /// Opens the directory if a disk level is configured. Collective over all processes.
 ///
-/// Returns true if the job continues from a checkpoint there, which has been loaded. The inner
+/// Returns true if the job continues from a checkpoint on disk, which has been loaded. The inner
 /// error is the reason for which the job must not start.
 pub fn open(
     rt: &Runtime,
@@ -115,7 +115,7 @@ pub fn open(
     })
 }
 
-/// Returns the first process's reason. Collective.
+/// Returns the reason of the lowest rank that has a reason. Collective.
 fn first_of(comm: RealComm, own: Option<String>) -> mpi::Result<Option<String>> {
     Ok(gather_from_all(comm, &own)?.into_iter().flatten().next())
 }
@@ -238,7 +238,7 @@ pub fn due_key(rt: &Runtime) -> Option<EpochKey> {
 /// Writes a file that a failed predecessor may not have written.
 ///
 /// This process has replaced a worker at a checkpoint that was to be written with this key. Without
-/// the file, no restart could use this checkpoint, which may be the first one.
+/// the file, no restart could use this checkpoint, which may be the first checkpoint.
 pub fn take_over(
     rt: &Runtime,
     worker: Worker,
@@ -271,9 +271,10 @@ pub fn stop_writing(rt: &Runtime, store: &mut PageStore) {
 
 /// Ends the disk level, and removes the files of all workers.
 ///
-/// All workers are at their end. This worker removes the files of all, since some may be killed
-/// before they do. Checkpoints are removed before the undo log: a job restarted from a checkpoint
-/// without the undo log would leave later data of the program in its files.
+/// All workers are at their end. This worker removes the files of all workers, since other workers
+/// may be killed before they remove their files. Checkpoints are removed before the undo log: a
+/// job restarted from a checkpoint without the undo log would leave later data of the program in
+/// its files.
 pub fn remove_job_files(rt: &Runtime) {
     let Some(mut disk) = rt.disk.level.take() else {
         return;
@@ -326,7 +327,7 @@ pub fn report(rt: &Runtime, store: &mut PageStore, epoch: Epoch) -> DiskReport {
         .written
         .filter(|key| key.lineage == disk.lineage)
         .map_or(Epoch::NONE, |key| key.epoch);
-    // After a rollback to an older checkpoint than the last on disk, the next one is due.
+    // After a rollback to an older checkpoint than the last on disk, the next checkpoint is due.
     let is_due = epoch < since || epoch.0 >= since.0 + disk.every;
     DiskReport {
         is_ready: is_due && disk.writing.is_none(),

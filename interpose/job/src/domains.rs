@@ -51,7 +51,7 @@ impl ProcessLocations {
         &self.all
     }
 
-    /// Returns the number of processes on the node that has the most.
+    /// Returns the number of processes on the node with the most processes.
     pub fn most_per_node(&self) -> u32 {
         let on = |node: u64| self.all.iter().filter(|place| place.node == node).count() as u32;
         self.all

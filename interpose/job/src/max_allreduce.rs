@@ -1,6 +1,7 @@
 //! Max-allreduce over all workers that does not block.
 //!
-//! [`understudy_policy::max_reduction`] has the rounds; this module has their messages.
+//! [`understudy_policy::max_reduction`] determines the rounds; this module exchanges their
+//! messages.
 
 use crate::control_messages::{InFlightSet, Peer};
 use std::collections::VecDeque;

@@ -45,7 +45,7 @@ pub fn add(place: &ProcessLocation, number: ProcessNumber, own: &ProcessLocation
     if place.node != own.node || place.pid == own.pid {
         return;
     }
-    // SAFETY: pidfd_open(2).
+    // SAFETY: pidfd_open(2) accesses no memory.
     let descriptor =
         unsafe { libc::syscall(libc::SYS_pidfd_open, place.pid as libc::pid_t, 0) } as c_int;
     if descriptor >= 0 {

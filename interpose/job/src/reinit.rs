@@ -73,8 +73,8 @@ pub fn read_manager_address() -> Result<(), String> {
 
 /// Initialises the library for the first time, when this process is needed.
 ///
-/// Until then the process is a spare. Its first MPI instance may be any of the job's. Earlier calls
-/// of the library were local and belong to no MPI instance.
+/// Until then the process is a spare. Its first MPI instance may be any instance of the job.
+/// Earlier calls of the library were local and belong to no MPI instance.
 pub fn initialise(rt: &Runtime, level: c_int, provided: &mut c_int, spare: &SpareActions) -> c_int {
     manager_messages::connect_to_guardian();
     if understudy_mpi::abi::foreign_abi().is_some() || components::opens_components() {
@@ -144,7 +144,7 @@ fn reset_mpi_side(rt: &Runtime) -> Result<(), side::ResetError> {
     Ok(())
 }
 
-/// Resets the MPI side, and waits until all other processes have done so.
+/// Resets the MPI side, and waits until all other processes have reset theirs.
 ///
 /// Reports this MPI instance as failed if no process has failed.
 pub fn leave_instance(rt: &Runtime) -> InstanceIdentity {
@@ -220,7 +220,7 @@ fn await_instance(rt: &Runtime) -> InstanceIdentity {
     loop {
         let wanted = call::required_instance();
         if reported != Some(wanted) {
-            // Stored before the message, which another manager may receive.
+            // Stored before the message is sent, since another manager may receive the message.
             lines()
                 .page
                 .ready
@@ -363,7 +363,7 @@ pub fn await_restart(rt: &Runtime) -> ! {
 
 /// Waits until all workers are at their end.
 ///
-/// Returns an error code if a process fails before.
+/// Returns an error code if a process fails before all workers are at their end.
 pub fn await_end_of_all(rt: &Runtime) -> c_int {
     set_interruptible(false);
     send(&ToManager::AtEnd {

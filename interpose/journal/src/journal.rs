@@ -1,6 +1,6 @@
 //! Journal of the set-up phase: outcomes of MPI calls, and their replay.
 //!
-//! The journal holds the outcome of every MPI call from the end of `MPI_Init` to the end of the
+//! The journal contains the outcome of every MPI call from the end of `MPI_Init` to the end of the
 //! set-up phase (Cantwell and Nielsen 2018, sections 2.2 to 2.4).
 //!
 //! The outcome of a call is its return value and the bytes that it wrote on the program side, with

@@ -1,6 +1,6 @@
 //! `Runtime` of this crate.
 //!
-//! Holds the state of the modules, and dereferences to the `Runtime` of the crate below.
+//! Contains the state of the modules, and dereferences to the `Runtime` of the crate below.
 
 use crate::journal::JournalState;
 use crate::runtime_state::{RuntimeAccess, runtime};

@@ -77,7 +77,7 @@ pub fn send(rt: &Runtime, win: VirtWin, members: &[i32], message: SyncMessage) -
             continue;
         }
         let (mut request, mut status, mut flag) = (RealRequest(ptr::null_mut()), EMPTY_STATUS, 0);
-        // SAFETY: a message without data.
+        // SAFETY: a message without data, so the null buffer is not read.
         unsafe {
             let (tag, to) = (message as c_int, real_comm(rt, comm));
             check(real::PMPI_Isend(
@@ -111,7 +111,7 @@ pub fn receive_arrived(rt: &Runtime, win: VirtWin) -> mpi::Result<bool> {
         return Ok(false);
     };
     let (mut flag, mut status) = (0, EMPTY_STATUS);
-    // SAFETY: a local query.
+    // SAFETY: a query that writes only to variables of this frame.
     check(unsafe {
         real::PMPI_Iprobe(
             ANY_SOURCE,

@@ -8,8 +8,8 @@
 //!   0x1e00_0000_0000 + kind·2³² + index·16
 //! ```
 //!
-//! Both are equal in all ranks, and stay valid when a replacement takes over. The real handles are
-//! in one array for each kind.
+//! Both kinds of virtual handles are equal in all ranks, and stay valid when a replacement takes
+//! over. The real handles are in one array for each kind of object.
 
 mod handle_table;
 mod real_handles;

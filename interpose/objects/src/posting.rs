@@ -91,7 +91,7 @@ pub fn create_persistent(rt: &Runtime, kind: &RequestKind) -> (RealRequest, c_in
 
 /// Starts a persistent request (`MPI_Start`) other than a buffered send.
 ///
-/// The request gets the latest stamp: it follows all requests that were started before.
+/// The request gets the latest stamp: it follows all requests that have been started.
 pub fn start(rt: &Runtime, index: u32) -> c_int {
     requests::table_mut(rt).restamp(index);
     start_in_place(rt, index)

@@ -174,7 +174,7 @@ fn is_on_other_node(rt: &Runtime, worker: Worker) -> bool {
 /// `None` if a process has failed before the board was read.
 ///
 /// # Errors
-/// The error of the file, except a missing one.
+/// The error of the file; a missing file is no error.
 pub fn board_of(rt: &Runtime, worker: Worker) -> io::Result<Option<PublicBoard>> {
     let boards = boards_of(rt, [worker])?;
     Ok(boards.map(|mut boards| boards.pop().map(|(_, board)| board).unwrap_or_default()))

@@ -3,7 +3,7 @@
 //! Each request of the program has a record in the table, which is saved at a cut. At a cut all
 //! sends are complete, since their messages have been drained. Receives may be incomplete, and are
 //! posted once more after a rollback. A real request ends with the MPI instance in which it was
-//! created, so none writes into the program's memory after a rollback.
+//! created, so no real request writes into the program's memory after a rollback.
 
 mod attached_buffer;
 mod buffered_sends;

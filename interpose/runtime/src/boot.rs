@@ -39,7 +39,7 @@ pub unsafe extern "C" fn understudy_runtime_start(
     runtime_state::set_main_thread();
     let rt = runtime();
     open_doors(rt);
-    // SAFETY: the caller guarantees it.
+    // SAFETY: the caller passes valid structures, and the data behind `info` are never freed.
     unsafe {
         process_info::set_info(info.read());
         match start(rt)
@@ -90,12 +90,12 @@ pub extern "C" fn understudy_runtime_ledger() -> *const c_char {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn understudy_runtime_streams(ledger: *const c_char) {
     let rt = runtime();
-    // SAFETY: the caller guarantees it.
+    // SAFETY: the caller passes a C string.
     let path = unsafe { CStr::from_ptr(ledger) }
         .to_string_lossy()
         .into_owned();
-    // A spare that replaces a worker prints again what that worker has printed before; so does a
-    // restarted job up to its checkpoint. This output is dropped.
+    // A spare that replaces a worker prints once more the output that the worker has already
+    // printed, and so does a restarted job up to its checkpoint. This repeated output is dropped.
     let is_silent = process().0 + config().spares >= launcher_size() || config().restart;
     crate::user::attach_output(rt, path.into(), is_silent);
 }

@@ -65,7 +65,7 @@ pub fn take(rt: &Runtime) -> Result<(), Rewound> {
     };
     static_data::cut(rt, epoch);
     fault::point("capture.begin", epoch);
-    // Another worker may send first.
+    // Receives are posted first, since another worker may send before this worker.
     let mut transfers = Vec::new();
     recovery::check_own(
         rt,

@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use understudy_catalogue::message;
 use understudy_mpi::{call, library};
 
-/// Raises an error, as the standard calls it, if `rc` is one.
+/// Raises an error, as the standard calls it, if `rc` is an error code.
 ///
 /// `rc` is the return code of `procedure`. An error is passed to the error handler of `comm`, or to
 /// that of errors without an object (`without_object`). Returns the return code for the program.
@@ -35,7 +35,7 @@ pub fn finish(rt: &Runtime, procedure: Proc, rc: c_int, comm: Option<VirtComm>) 
     }
 }
 
-/// Implements [`finish`] for a window, whose error handler gets the error, if it exists.
+/// Implements [`finish`] for a window; the error handler of an existing window gets the error.
 #[inline]
 pub fn finish_win(rt: &Runtime, procedure: Proc, rc: c_int, win: VirtWin) -> c_int {
     match rc {
@@ -61,8 +61,8 @@ pub fn handle_error(rt: &Runtime, procedure: Proc, rc: c_int, comm: Option<VirtC
 
 /// True if the error handler of an object is used.
 ///
-/// With MPICH it is used only if the program has set one, for the object or for the communicator
-/// from which the object was created.
+/// With MPICH, the error handler is used only if the program has set one, for the object or for
+/// the communicator from which the object was created.
 fn uses_handler(errhandler: u64) -> bool {
     errhandler != 0 || !is_foreign_abi()
 }

@@ -199,10 +199,11 @@ pub fn agree_on_threads(rt: &Runtime, wanted: bool) -> bool {
 
 /// Takes the first checkpoint, at the end of MPI_Init.
 ///
-/// From here on any failure is recovered from.
+/// Any later failure is recovered, if the job is protected.
 pub fn first_checkpoint(rt: &Runtime) -> Result<(), Rewound> {
     if !is_protected() {
-        // From here on a failure ends the job: the work up to now cannot be repeated.
+        // Without protection, any later failure ends the job: the work up to now cannot be
+        // repeated.
         reinit::report_running();
         return Ok(());
     }
@@ -311,8 +312,8 @@ pub fn finalize(rt: &Runtime) -> Result<c_int, Rewound> {
     user::release_output(rt);
     user::remove_closed_ledgers(rt, 0..process_info::process_count());
     reinit::finalise(rt);
-    // Info objects may be used before MPI_Init and after the end (MPI 4.1, 11.4.1). The library has
-    // those from before, in their earlier state.
+    // Info objects may be used before MPI_Init and after the end (MPI 4.1, 11.4.1). The reset
+    // library has only the info objects from before MPI_Init, in their earlier state.
     objects::info::rebuild(rt);
     Ok(SUCCESS)
 }

@@ -11,7 +11,7 @@
 //! - [`cut`], [`drain`], [`checkpoint`]: a consistent state, messages in flight, replicas;
 //! - [`protection`], [`error_handling`]: reasons for running unprotected, and MPI error handlers.
 //!
-//! The crates below have the state of the job: docs/design/state.md.
+//! The crates below contain the state of the job: docs/design/state.md.
 
 pub mod boot;
 pub mod calls;

@@ -66,7 +66,7 @@ pub fn stops_for_memory() -> bool {
 
 /// Ends protection: from now on there are no checkpoints and recoveries.
 ///
-/// All workers call this at one cut. One worker has reported the reason before.
+/// All workers call this at one cut, after one worker has reported the reason.
 pub fn give_up_protection(rt: &Runtime, loss: ProtectionLoss) {
     if loss.stopping_setting().is_some() {
         recovery::end_together(rt, world::is_first_worker(rt), exit_status::REFUSED);

@@ -45,7 +45,7 @@ pub struct FunctionRegion {
 pub struct SavedAnnotations {
     /// Memory that is never saved (sorted).
     pub(super) excluded: Vec<PageRun>,
-    /// Calls that have excluded it, for reports of the savings.
+    /// Calls that have excluded this memory, for reports of the savings.
     pub(super) exclusions: AnnotationList,
     /// Regions that functions recompute, in the order of the calls.
     pub(super) recomputed: Vec<FunctionRegion>,
@@ -98,7 +98,7 @@ impl SavedAnnotations {
         &self.reversible
     }
 
-    /// Returns the pages of these regions (sorted).
+    /// Returns the pages of the reversible regions (sorted).
     pub fn reversible_pages(&self) -> Vec<PageRun> {
         pages::normalise(
             self.reversible
@@ -133,7 +133,9 @@ impl SavedAnnotations {
     }
 }
 
-/// Replaces the region that begins at this address; removes it if the function is null.
+/// Replaces the entry with the start address of `region`.
+///
+/// Only removes the entry if the function is null or the region is empty.
 pub(super) fn replace_region(list: &mut Vec<FunctionRegion>, region: FunctionRegion) {
     list.retain(|it| it.memory.start != region.memory.start);
     if region.function != 0 && !region.memory.is_empty() {
@@ -159,9 +161,10 @@ impl AllAnnotations {
         )
     }
 
-    /// Returns the annotations that apply to a cut, and those that expired before.
+    /// Returns the annotations that apply to a cut, and the expired annotations.
     ///
-    /// At a point, they include the ones that apply only there.
+    /// Expired annotations have expired since the last call. At a point, the result includes the
+    /// annotations that apply only at points.
     pub(super) fn at_cut(&mut self, at_point: bool) -> (Vec<Annotation>, Vec<Annotation>) {
         let forgotten = self.expired.take();
         let mark = |way: AnnotationKind| {

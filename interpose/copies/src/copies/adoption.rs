@@ -141,7 +141,7 @@ fn read_store(passed: ReplicaStoreFiles) -> io::Result<ForeignStore> {
 
 /// Replaces all replicas in this process by those of a dead process.
 ///
-/// Returns `None` if there are no usable ones.
+/// Returns `None` if the dead process has left no usable replicas.
 pub fn adopt(rt: &Runtime) -> Option<AdoptedReplicas> {
     let keep = &mut replicas(rt);
     read_passed_store(rt);

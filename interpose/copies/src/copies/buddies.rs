@@ -4,7 +4,7 @@ use crate::world;
 use understudy_job::Runtime;
 use understudy_numbers::Worker;
 
-/// Returns this worker's buddy and the worker whose buddy it is, by layer.
+/// Returns, by layer, this worker's buddy and the worker whose buddy this worker is.
 pub fn buddies_by_layer(rt: &Runtime) -> impl Iterator<Item = (Worker, Worker)> {
     let (world, worker) = (world::get(rt), world::worker(rt));
     let buddies = world

@@ -9,7 +9,7 @@ use understudy_image::PAGE_SIZE;
 use understudy_image::layout::Layout;
 use understudy_policy::memory_demand::MemoryClaim;
 
-/// Returns the memory claim of this worker for the checkpoint that is taken here.
+/// Returns the memory claim of this worker for the checkpoint at the present call.
 ///
 /// The program must be stopped.
 pub fn claim(rt: &Runtime) -> MemoryClaim {
@@ -25,7 +25,7 @@ pub fn claim(rt: &Runtime) -> MemoryClaim {
 
 /// Frees unused memory of replicas and counts the pages that a capture would copy.
 ///
-/// Returns `None` on an error, which the capture would then encounter, too.
+/// Returns `None` on an error, which the capture would also encounter.
 fn free_and_count(keep: &mut Replicas) -> Option<u64> {
     if let Err(error) = keep.store.give_back(0) {
         log::debug!(

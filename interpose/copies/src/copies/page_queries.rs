@@ -1,7 +1,8 @@
 //! Deduplication queries to buddies (`UNDERSTUDY_SHARED_PAGES`).
 //!
-//! A query takes a message to the buddy and one back before any page is sent. So by default a
-//! sample is queried now and then, and all pages only if the sample has found enough equal ones.
+//! A query costs a message to the buddy and a message back before any page is sent. By default,
+//! only a sample of the pages is therefore queried from time to time, and all pages only if the
+//! buddy has enough pages of the sample.
 
 use super::buddies::buddies_by_layer;
 use super::checkpoint_parts::CheckpointParts;
@@ -80,7 +81,9 @@ impl PageQueries {
         self.equal_pages.get(layer).copied().unwrap_or(0)
     }
 
-    /// Advances as far as possible: sends queries, receives answers, and sends the other pages.
+    /// Sends queries, receives answers, and sends the pages that the buddies do not have.
+    ///
+    /// Advances as far as possible.
     ///
     /// The checksums must have been stored.
     pub fn advance(

@@ -97,7 +97,7 @@ fn transfer(
     transfer
 }
 
-/// Adds such pages to a transfer.
+/// Adds pages to a transfer, with numbers that differ from those of their slots' owners.
 pub fn add_pages(
     transfer: &mut Transfer,
     runs: Vec<SlotRun>,
@@ -153,7 +153,7 @@ impl Folding {
     /// `payloads` are those of the layers.
     ///
     /// # Errors
-    /// If there is no room.
+    /// The page store has no room for the result.
     pub fn new(
         payloads: Vec<Payload>,
         parity: &Image,
@@ -180,7 +180,7 @@ impl Folding {
     /// Replaces the stored parity by the result, once the computation is done.
     ///
     /// # Errors
-    /// If the result does not follow the stored epoch.
+    /// The result does not follow the stored epoch.
     pub fn apply(
         mut self,
         is_something: &[u64],

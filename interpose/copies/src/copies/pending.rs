@@ -59,7 +59,7 @@ pub struct PendingCheckpoint {
     changes: Vec<Delta>,
     /// Deduplication queries that precede the pages.
     queries: PageQueries,
-    /// Transfers to the buddy and from the other worker of each layer.
+    /// Transfers of each layer: to the buddy, and from the worker whose buddy this worker is.
     transfers: Vec<Transfer>,
     /// Complete received data, and their length by layer.
     received: Option<(ReceivedReplicas, Vec<u64>)>,
@@ -67,7 +67,7 @@ pub struct PendingCheckpoint {
     /// Vote on the commit, and its result.
     commit: Option<MaxAllreduce>,
     result: Option<Numbers>,
-    /// Time until all data were sent, too.
+    /// Time from the begin of the checkpoint until all data were sent.
     shipped: Option<Duration>,
 }
 
@@ -259,7 +259,7 @@ impl PendingCheckpoint {
         Ok(())
     }
 
-    /// True if what this worker waits for in its stage has happened.
+    /// True if the event that ends this worker's stage has happened.
     fn is_stage_over(&mut self, helper: &Helper) -> bool {
         match self.stage {
             PendingStage::Preparing => match &mut self.preparing {
@@ -277,7 +277,7 @@ impl PendingCheckpoint {
         }
     }
 
-    /// Starts to combine the received data with the stored ones.
+    /// Starts to combine the received data with the stored replicas.
     fn combine(&mut self, rt: &Runtime, hands: &mut CheckpointParts) {
         let payloads: Vec<_> = self
             .transfers
@@ -289,7 +289,7 @@ impl PendingCheckpoint {
         self.received = Some((received, lengths));
     }
 
-    /// Records the complete replicas where they outlive this process.
+    /// Records the complete replicas in the persistent replica store, if there is one.
     fn record(
         &mut self,
         rt: &Runtime,
@@ -348,7 +348,7 @@ impl PendingCheckpoint {
             .map(|took| with_exceptions_masked(|| bytes as f64 / took.as_nanos().max(1) as f64))
     }
 
-    /// Ends all activity, frees the memory of data to send, and returns the rest.
+    /// Ends all activity, frees the memory of data to send, and returns the result.
     pub fn finish(self, store: &mut PageStore, helper: &Helper) -> CheckpointResult {
         if let Some(task) = self.preparing {
             let sums = checksums(helper, task);

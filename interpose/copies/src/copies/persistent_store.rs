@@ -1,11 +1,11 @@
 //! The persistent replica store: replicas that outlive their process.
 //!
 //! Pages and checksums are in files in memory ([`ArenaFiles`]), of which the process manager has
-//! descriptors, too. All other data that the use of the replicas requires are recorded there
-//! ([`ReplicaRecords`]): before this process reports to the others that its replicas of an epoch
-//! are complete, and again when the epoch is committed. Slots to which a record refers are not
-//! reused ([`PageStore::protect`]). So the last committed epoch is available whenever this process
-//! dies, and the next one as soon as other processes may commit it.
+//! descriptors, too. All other data that the use of the replicas requires are recorded in one of
+//! these files ([`ReplicaRecords`]): before this process reports to other processes that its
+//! replicas of an epoch are complete, and again when the epoch is committed. Slots to which a
+//! record refers are not reused ([`PageStore::protect`]). So the last committed epoch is available
+//! whenever this process dies, and the next epoch as soon as other processes may commit it.
 //!
 //! The process that receives the files adopts them ([`super::adoption`]) without a copy.
 
@@ -82,7 +82,7 @@ pub struct PersistentStore {
     pub(super) reported_worker: Option<Worker>,
     /// Replicas of a later epoch that were complete in the predecessor.
     ///
-    /// Pages that differ are in other slots.
+    /// Pages that differ between this epoch and the committed epoch are in different slots.
     pub(super) inherited: Option<(Replica, Vec<Replica>)>,
 }
 
@@ -115,7 +115,7 @@ impl ReplicaSet<'_> {
     /// True if pages are missing that only a replay restores.
     ///
     /// A replay needs more than the recorded data. `reversible` pages are missing in the own
-    /// replica only, and its buddy has them.
+    /// replica only, and the buddy stores them.
     fn is_reduced(self, reversible: &[PageRun]) -> bool {
         let is_reduced = |copy: &Replica| copy.script.is_some() || !copy.image.absent().is_empty();
         let is_own_reduced = self.own.script.is_some()
@@ -165,7 +165,7 @@ impl PersistentStore {
 
     /// Records that all replicas of the next epoch are complete in this process.
     ///
-    /// To be called before this is reported to any other process.
+    /// Must be called before this process reports complete replicas to any other process.
     pub fn record_complete(
         &mut self,
         rt: &Runtime,
@@ -183,14 +183,14 @@ impl PersistentStore {
         }
     }
 
-    /// Commits that epoch. Until then the previous epoch must not change.
+    /// Commits the next epoch. Until this call the previous epoch must not change.
     pub fn commit(&mut self, store: &mut PageStore) {
         self.records.commit();
         self.committed = std::mem::take(&mut self.whole);
         store.protect(self.committed.clone());
     }
 
-    /// Discards that epoch.
+    /// Discards the next epoch.
     pub fn discard_next(&mut self, store: &mut PageStore) {
         self.records.discard_complete();
         self.whole.clear();

@@ -16,7 +16,7 @@ const MAGIC: u64 = u64::from_le_bytes(*b"USTDYKP\x01");
 const RECORD_OFFSETS: [u64; 2] = [0, 1 << 30];
 /// Length of a head: magic, sequence number, [`RecordState`], length of the record, checksum.
 const HEAD_BYTES: usize = 5 * size_of::<u64>();
-/// Offset of the standing in a head.
+/// Offset of the [`RecordState`] in a head.
 const STATE_OFFSET: u64 = 2 * size_of::<u64>() as u64;
 
 /// Progress of a record's epoch.
@@ -88,10 +88,10 @@ impl ReplicaRecords {
         Ok((records, found))
     }
 
-    /// Writes a record after the committed one, in place of any other.
+    /// Writes a record beside the committed record, in place of the other record.
     ///
     /// # Errors
-    /// If it is too long; the committed record stays.
+    /// The record is too long; the committed record stays.
     pub fn write(&mut self, record: &[u8], state: RecordState) -> io::Result<()> {
         let place = usize::from(self.committed == Some(0));
         if (record.len() + HEAD_BYTES) as u64 > RECORD_OFFSETS[1] {
@@ -144,7 +144,7 @@ impl ReplicaRecords {
     }
 }
 
-/// Reads sequence number, standing and bytes of a record; `None` if it is invalid.
+/// Reads sequence number, state and bytes of a record; `None` if it is invalid.
 fn read_at(file: &File, place: u64) -> io::Result<Option<(u64, RecordState, Vec<u8>)>> {
     let mut head = [0; HEAD_BYTES];
     file.read_exact_at(&mut head, place)?;
@@ -219,7 +219,7 @@ mod tests {
             .write(b"five", RecordState::Committed)
             .expect("written");
         assert_eq!(found(&files), has(Some("five"), None));
-        // A later process continues with the file in this way.
+        // A replacement opens the records of its predecessor in this way.
         let (mut records, _) = ReplicaRecords::open(&files).expect("it can be read");
         records
             .write(b"six", RecordState::Complete)

@@ -73,7 +73,7 @@ impl ReplayedPhase {
         self.journal.len() + base.map_or(0, |base| base.size() + base.before.size())
     }
 
-    /// Iterates over this phase and the previous ones.
+    /// Iterates over this phase and the previous phases.
     fn with_previous(&self) -> impl Iterator<Item = &ReplayedPhase> {
         std::iter::successors(Some(self), |replay| Some(&*replay.base.as_ref()?.before))
     }

@@ -38,7 +38,7 @@ pub struct Replica {
 }
 
 impl Replica {
-    /// Replaces this replica by another one.
+    /// Replaces this replica by another replica.
     pub fn replace(&mut self, other: Replica, store: &mut PageStore) {
         self.image.clear(store);
         *self = other;

@@ -4,7 +4,7 @@ use super::persistent_store::ForeignStore;
 use super::replicas::Replicas;
 use crate::runtime_state::StateCell;
 
-/// Replicas of this process, and those of a dead one.
+/// Replicas of this process, and replicas of a dead process.
 pub struct ReplicaState {
     /// All replicas; `None` before the first.
     pub(super) keep: StateCell<Option<Replicas>>,

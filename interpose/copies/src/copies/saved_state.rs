@@ -30,14 +30,14 @@ pub struct SavedState {
     pub marks: annotations::SavedAnnotations,
     /// Buffers for buffered sends.
     pub attached: Vec<requests::AttachedBuffer>,
-    /// Name of the epoch on disk, if it is to be written.
+    /// Name of the epoch on disk, if the epoch is to be written.
     pub disk: Option<disk::EpochKey>,
     pub clock: clock::ClockReading,
     /// Thread-locals, signals, files, output.
     pub user: user::ProgramState,
 }
 
-/// Borrowed form of [`SavedState`], with the fields in that order.
+/// Borrowed form of [`SavedState`]; the fields of both have one order.
 #[derive(bincode::Encode)]
 struct BorrowedState<'a> {
     magic: u32,

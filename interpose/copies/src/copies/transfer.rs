@@ -1,12 +1,12 @@
 //! Transfers of replicas between ranks, in both directions concurrently.
 //!
 //! A transfer begins with a *head*, one message of at most [`HEAD_BYTES`], for which the receiver
-//! is prepared. The head contains the lengths and checksums of header and state, and these
-//! themselves if they fit; otherwise they follow in separate messages. Then the pages and their
-//! checksums are sent. The checksums may still be in computation when the pages are sent.
+//! is prepared. The head contains the lengths and checksums of header and state. It also contains
+//! header and state if both fit; otherwise they follow in separate messages. Then the pages and
+//! their checksums are sent. The checksums may still be in computation when the pages are sent.
 //!
-//! Before that, the sender can query which of the pages the receiver has itself. The query is sent
-//! as a head of its own, and after the answer the receiver waits for the next head.
+//! Before the transfer, the sender can query which of the pages the receiver has itself. The query
+//! is sent as a head of its own, and after the answer the receiver waits for the next head.
 #![allow(unsafe_code)]
 
 mod page_query;
@@ -46,7 +46,8 @@ pub struct Payload {
 impl Payload {
     /// Applies the payload to a stored replica.
     ///
-    /// A delta is applied to the image from which it starts; a whole image replaces the stored one.
+    /// A delta is applied to the image from which it starts; a whole image replaces the stored
+    /// image.
     pub fn apply(self, copy: &mut Replica, store: &mut PageStore) -> Result<(), WireError> {
         if self.incoming.header().base.is_some() {
             let delta = self.incoming.into_delta(store)?;
@@ -117,7 +118,7 @@ enum ReceiveStep {
     Complete,
 }
 
-/// Transfer to one rank, from another, or both.
+/// Transfer to one rank, from another rank, or in both directions.
 ///
 /// Slots of pages that are received stay allocated until [`Transfer::give_up`].
 pub struct Transfer {
@@ -235,7 +236,7 @@ impl Transfer {
         (self.outgoing, self.state) = (outgoing, state.bytes);
     }
 
-    /// Adds the checksums of pages that are being sent, and sends them.
+    /// Adds the checksums of pages that are being sent, and sends the checksums.
     pub fn send_sums_later(&mut self, sums: Vec<u64>) -> mpi::Result<()> {
         self.sums = sums;
         self.send_sums()

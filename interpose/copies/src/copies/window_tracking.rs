@@ -18,7 +18,7 @@ pub fn expose_windows(rt: &Runtime) {
     }
 }
 
-/// Limits that detection to the present windows, after a capture.
+/// Limits the detection of other processes' writes to the present windows, after a capture.
 pub fn expose_only_windows(rt: &Runtime) {
     replicas(rt).tracker.expose_only(exposed(rt));
 }

@@ -9,11 +9,11 @@ pub struct AnywhereAgreement {
     pub votes: AgreementVotes,
     /// Vote under way.
     pub vote: Option<MaxAllreduce>,
-    /// End of the wait of a collective's entry in this vote.
+    /// Time until which the entry of a collective waits for this vote.
     pub waits_until: Option<Instant>,
-    /// Number of further entries that may wait for that long.
+    /// Number of later entries of collectives that may wait as long for this vote.
     pub further_waits: u32,
-    /// Time from which this worker may have stood still in this attempt.
+    /// Time of this worker's second vote, from which the worker may be stopped.
     pub stood_since: Option<Instant>,
 }
 

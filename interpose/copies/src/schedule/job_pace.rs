@@ -39,12 +39,12 @@ impl JobPace {
         self.pace.measure(cost);
     }
 
-    /// Returns the belief about failures up to this moment, for a replacement.
+    /// Returns the estimate of failures up to this moment, for a replacement.
     pub fn failures(&mut self) -> Failures {
         with_exceptions_masked(|| self.pace.failures(Instant::now()).clone())
     }
 
-    /// Replaces the belief about failures by that of other processes.
+    /// Replaces the estimate of failures by that of other processes.
     pub fn adopt(&mut self, failures: Failures) {
         self.pace.adopt(failures, Instant::now());
     }
@@ -56,8 +56,9 @@ impl JobPace {
 
     /// Returns true if a warning requests a checkpoint after the last cut.
     ///
-    /// Polls for a warning now and then; its other contents count from this moment. Workers poll at
-    /// different moments, and each finds that warning: one cut is enough for all.
+    /// Polls for a warning from time to time; the other contents of the warning apply from this
+    /// moment. Workers poll at different moments, and each of them detects the warning, but one
+    /// cut is enough for all workers.
     pub fn poll_warning(&mut self, last: Option<Instant>) -> bool {
         let now = Instant::now();
         if self

@@ -37,7 +37,7 @@ pub struct CutState {
     pub schedule: Schedule,
     /// First candidate that requires an action.
     ///
-    /// The next decision, or every candidate while a vote needs help.
+    /// Candidate of the next decision, or every candidate while a vote needs polling.
     pub next_action: u64,
     /// Vote for the next decision: end of the interval, and time of a candidate.
     pub vote: Option<MaxAllreduce>,
@@ -61,17 +61,18 @@ pub struct CutState {
     pub inhibit_depth: u32,
     /// Agreement on a cut at any call.
     pub anywhere: AnywhereAgreement,
-    /// Collectives at whose entries threads are, if several call MPI concurrently.
+    /// Votes of threads at entries of collectives, if several threads call MPI concurrently.
     pub gatherings: EntryVotes,
     pub collective_votes: Vec<CollectiveVote>,
-    /// Constructors at whose entries threads are, without a communicator of all their processes.
+    /// Constructors that threads are about to enter, without a communicator of all their
+    /// processes.
     pub assemblies: Assemblies,
     /// Control messages in flight.
     pub control_messages: SendQueue,
 }
 
 impl CutState {
-    /// Returns the state with this schedule, and nothing else.
+    /// Returns the state with this schedule; all other fields have their initial values.
     pub(super) const fn with_schedule(schedule: Schedule) -> CutState {
         CutState {
             schedule,

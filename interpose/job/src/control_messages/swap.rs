@@ -1,4 +1,4 @@
-//! Messages of known lengths among some processes, all of which wait for theirs.
+//! Messages of known lengths among processes that all wait for the messages that they expect.
 
 use std::ffi::c_int;
 use understudy_mpi as mpi;

@@ -4,7 +4,7 @@ use crate::runtime_state::StateCell;
 use std::time::Instant;
 use understudy_wire::client::Client;
 
-/// Connection to the daemon, if this process has one.
+/// Connection to the daemon, if this process has a connection.
 pub struct DaemonLink {
     pub(super) link: StateCell<SpareConnection>,
 }

@@ -144,7 +144,7 @@ pub unsafe fn prepare(scratch: &Path) {
     if opens_components() {
         let transports = CString::new(transports_alone()).unwrap_or_default();
         let scratch = CString::new(scratch.as_os_str().as_encoded_bytes()).unwrap_or_default();
-        // SAFETY: by the caller's contract.
+        // SAFETY: the library is not in use, so no other thread reads the environment.
         unsafe {
             for name in LAUNCHED {
                 library::set_variable(name, None);

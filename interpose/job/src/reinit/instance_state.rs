@@ -7,7 +7,7 @@ use std::time::Duration;
 use understudy_mpi::side::Snapshot;
 use understudy_numbers::ProcessNumber;
 
-/// Time to wait for a message of the manager before the page is reread.
+/// Time to wait for a message before the manager's page is reread.
 pub const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// State of the MPI side, and replica stores of failed processes.

@@ -95,7 +95,7 @@ impl Drop for Scratch {
 
 /// Removes shared memory that MPICH (4.2 and later) leaves behind, named by the process number.
 ///
-/// The memory is for other processes of the child's world, which has none.
+/// The memory is for other processes of the child's world, which has no other process.
 fn remove_segments(child: libc::pid_t) {
     for start in ["mpich_shm", "mpich_vci"] {
         let _ = std::fs::remove_file(format!(

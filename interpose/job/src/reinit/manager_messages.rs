@@ -309,7 +309,7 @@ pub fn kill_manager() {
         .get()
         .map(|lines| lines.page.manager.load(Ordering::Acquire));
     if let Some(manager @ 1..) = manager {
-        // SAFETY: kill(2).
+        // SAFETY: kill(2) accesses no memory.
         unsafe { libc::kill(manager as libc::pid_t, libc::SIGKILL) };
     }
 }

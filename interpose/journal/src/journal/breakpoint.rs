@@ -42,12 +42,12 @@ const _: () = assert!(size_of::<Attributes>() == 72);
 pub enum BreakpointError {
     #[error("the program's file cannot be read: {0}")]
     File(#[from] io::Error),
-    /// For example, the program's file is not an ELF file.
+    /// Error of the parser, for example because the file is not an ELF file.
     #[error("the program's file cannot be parsed: {0}")]
     Format(#[from] object::Error),
     #[error("the program has no function of this name; `nm -C` lists them")]
     NoSymbol,
-    /// For example, functions that differ in their arguments.
+    /// Several functions with the name, for example with different arguments.
     #[error(
         "the program has {0} functions of this name; `nm` lists their symbols, of which one can \
          be named"

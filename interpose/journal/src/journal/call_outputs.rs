@@ -17,7 +17,7 @@ include!("../generated/outputs.rs");
 
 const PROC_NULL: c_int = -2;
 const ROOT: c_int = -4;
-/// Lowest valid address: `MPI_IN_PLACE` and other special pointers are below.
+/// Lowest valid address: `MPI_IN_PLACE` and other special pointers are lower.
 const LOWEST_ADDRESS: u64 = 4096;
 
 /// Error: the outputs of a call cannot be determined, so the call cannot be recorded.

@@ -1,9 +1,9 @@
 //! Files and other inputs of replays.
 //!
-//! The first trial replay records them. All later replays are answered from the record, so a file
-//! may be created, changed or removed after the trial replay. Files that are too long to be
-//! recorded are read from the file system in each replay, and must not change. Each cut checks this
-//! ([`Inputs::changed_long_file`]).
+//! The first trial replay records the inputs. All later replays are answered from the record, so a
+//! file may be created, changed or removed after the trial replay. Files that are too long to be
+//! recorded are read from the file system in each replay, and must not change. Each cut checks
+//! that they are unchanged ([`Inputs::changed_long_file`]).
 
 use std::collections::{HashMap, VecDeque};
 use std::ffi::OsStr;

@@ -110,7 +110,7 @@ pub unsafe extern "C" fn record_call(frame: *const Frame, integer: u64, double: 
     if has_threads() {
         return drop_recording_for_threads(rt);
     }
-    // SAFETY: by the caller's contract.
+    // SAFETY: the caller passes the frame of the call, which lives until the call returns.
     let frame = unsafe { &*frame };
     let mut guard = rt.journal.recording.borrow_mut();
     let Some(phase) = guard.on_mut() else { return };
@@ -140,7 +140,8 @@ pub unsafe extern "C" fn record_call(frame: *const Frame, integer: u64, double: 
 
 /// Ends a recording whose journal is too long, and frees its memory.
 ///
-/// The limit is computed only when the journal exceeds the last one, since that takes time.
+/// The limit is computed only when the journal exceeds the last computed limit, since the
+/// computation takes time.
 fn end_if_too_long(rt: &Runtime) {
     let (size, limit) = match rt.journal.recording.borrow_mut().on_mut() {
         None => return,
@@ -204,7 +205,7 @@ pub fn take_cut_request(rt: &Runtime) -> bool {
 
 /// Returns true if this worker's phase may end at this cut.
 ///
-/// `is_regular` is true if the cut would have been taken anyway.
+/// `is_regular` is true if the cut is taken for another reason than the end of a phase.
 pub fn may_end(rt: &Runtime, is_regular: bool) -> bool {
     let mut guard = rt.journal.recording.borrow_mut();
     let Some(phase) = guard.on_mut() else {

@@ -59,7 +59,7 @@ pub unsafe fn run(
     clock_sources::set_intercepted(true);
     let executed = |slot| EXECUTED.iter().any(|&other| other as usize == slot);
     arch::answer_all(executed, answer);
-    // SAFETY: by the caller's contract.
+    // SAFETY: the caller has put the program side into its state at `begin`.
     let end = unsafe { arch::run_user(begin, result) };
     let number = end >> KIND_BITS;
     match end & ((1 << KIND_BITS) - 1) {

@@ -18,7 +18,7 @@ pub(super) struct ReplayProgress {
 
 /// Reason why a replay ends.
 pub(super) struct ReplayEnd {
-    /// Kind of the reason: a constant below.
+    /// Kind of the reason: one of the constants below this type.
     pub(super) kind: u64,
     /// Number of the call, the system call or the input; zero if unused.
     pub(super) number: u64,

@@ -53,7 +53,7 @@ pub enum Members {
     All,
     /// The root, whose rank is the argument with this index.
     Only(u8),
-    /// All members except that root.
+    /// All members except the root, whose rank is the argument with this index.
     AllBut(u8),
 }
 

@@ -7,7 +7,7 @@ use crate::generated::Proc;
 use std::collections::HashMap;
 use understudy_formats::events::{Amount, JournalCalls, JournalRow, Worker};
 
-/// Number of call sites that are listed; the table has the sum of the others.
+/// Number of call sites that are listed; all other sites are added up.
 const MAX_LISTED_SITES: usize = 40;
 
 /// Calls and bytes by site.

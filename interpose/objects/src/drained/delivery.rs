@@ -16,10 +16,11 @@ use understudy_numbers::Worker;
 /// Requests a notification of the sender when the program receives a drained message.
 ///
 /// The message belongs to a synchronous send: send number `number` of `worker`. Messages with one
-/// communicator, source and tag are drained in the order of their sends. The message is therefore
-/// the one that precedes the last `followers` of them, which the worker sent later.
+/// communicator, source and tag are drained in the order of their sends. The worker has sent
+/// `followers` such messages after this one, so the message is the one before the last `followers`
+/// of them.
 ///
-/// Returns false if the message is not among the drained ones: the program has received it already.
+/// Returns false if the message is not a drained message: the program has received it already.
 pub fn notify_on_receive(
     rt: &Runtime,
     (comm, source, tag): (VirtComm, c_int, c_int),

@@ -1,8 +1,8 @@
 //! Messages that the program has matched but not yet received (MPI 4.1, section 3.8.2).
 //!
-//! A cut receives them: they become drained messages with the index of the program's message
-//! handle, and no other receive matches them. A rollback therefore restores them with the list of
-//! drained messages.
+//! A cut receives matched messages: they become drained messages with the index of the program's
+//! message handle, and no other receive matches them. A rollback therefore restores matched
+//! messages with the list of drained messages.
 
 use super::drained_message::{DrainedMessage, MatchedMessage, first_matching};
 use super::drained_table::{add, change};
@@ -113,7 +113,7 @@ pub fn matched(rt: &Runtime, index: u32) -> Option<MatchedMessage> {
         .flatten()
 }
 
-/// Turns a matched message that a cut has received into a drained one.
+/// Turns a matched message that a cut has received into a drained message.
 ///
 /// `status` is the status of that receive.
 pub fn record_received(rt: &Runtime, index: u32, comm: VirtComm, status: &Status, data: Vec<u8>) {

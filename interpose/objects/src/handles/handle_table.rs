@@ -30,7 +30,7 @@ impl HandleTable {
     }
 }
 
-/// Real handles behind the virtual ones.
+/// Real handles behind the virtual handles.
 pub(super) struct RealHandles {
     /// Real handles of created objects, by kind and index.
     pub(super) created: [Vec<*mut c_void>; KINDS],

@@ -1,4 +1,4 @@
-//! Translations between virtual handles and real ones.
+//! Translations between virtual handles and real handles.
 #![allow(unsafe_code)]
 
 use super::handle_table::{NOTHING_RECENT, RealHandles, RecentTranslation};
@@ -14,8 +14,8 @@ use understudy_mpi::real_types::*;
 
 /// Returns the number that is cached for the most recently translated handle.
 ///
-/// Zero if no number is cached, or if another handle has been translated since. The number of a
-/// datatype is its size.
+/// Zero if no number is cached, or if another handle has been translated since then. The number of
+/// a datatype is its size.
 #[inline]
 pub fn cached_number(rt: &Runtime, kind: HandleKind, handle: *mut c_void) -> c_int {
     let recent = rt.handles.recent[kind as usize].get();
@@ -79,9 +79,9 @@ fn find_real_handle(rt: &Runtime, kind: HandleKind, handle: *mut c_void) -> *mut
 
 macro_rules! translations {
     ($($name:ident: $virt:ident => $real:ident, $kind:ident;)*) => {$(
-                /// Returns the real handle; null, which every real procedure refuses, if `handle`
-                /// is
-        /// invalid.
+        /// Returns the real handle; null if `handle` is invalid.
+        ///
+        /// Every real procedure refuses the null handle.
         #[inline]
         pub fn $name(rt: &Runtime, handle: $virt) -> $real {
             $real(real(rt, HandleKind::$kind, handle.0))
@@ -116,7 +116,7 @@ pub fn set_real(rt: &Runtime, kind: HandleKind, index: u32, handle: *mut c_void)
     list[index as usize] = handle;
 }
 
-/// Sets the real handle behind a predefined one.
+/// Sets the real handle behind a predefined handle.
 ///
 /// The real world communicator changes at a recovery.
 pub fn set_predefined(rt: &Runtime, symbol: usize, handle: *mut c_void) {

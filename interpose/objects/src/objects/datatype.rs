@@ -3,8 +3,8 @@
 //! The recipe of a datatype is its constructor with the arguments (`recipe`). The real library
 //! reports both (`recipe_inspection`), and `build` creates the datatype from them.
 //!
-//! A datatype may be freed while others are derived from it; its entry then stays as a *zombie*
-//! until no recipe refers to it.
+//! A datatype may be freed while other datatypes are derived from it; its entry then stays as a
+//! *zombie* until no recipe refers to the entry.
 
 mod build;
 pub mod combiner;

@@ -21,7 +21,9 @@ const FORTRAN_END: c_int = 0x400_0000;
 /// Fortran handle that denotes no object, as in the real library.
 const FORTRAN_INVALID: c_int = -1;
 
-/// Returns the Fortran handle of a handle; `real` supplies it for a predefined one.
+/// Returns the Fortran handle of a handle.
+///
+/// `real` supplies the Fortran handle of a predefined object.
 pub fn to_fortran(kind: HandleKind, handle: *mut c_void, real: impl FnOnce() -> c_int) -> c_int {
     match denoted_object(handle) {
         DenotedObject::Created(_) => created_index(kind, handle)

@@ -1,8 +1,8 @@
 //! Tool interface (MPI 4.1, chapter 15.3): handles of the program, and their rebuild.
 //!
-//! The variables belong to the library, so each MPI instance has new ones. Control variables that
-//! the program has written are [written once more](written); performance variables start from their
-//! initial values. All calls are local and may precede `MPI_Init`, and are never abandoned.
+//! The variables belong to the library, so each MPI instance has new variables. Control variables
+//! that the program has written are [written once more](written); performance variables start from
+//! their initial values. All calls are local and may precede `MPI_Init`, and are never abandoned.
 
 mod tool_handles;
 mod tool_library;

@@ -51,7 +51,8 @@ fn store_array<T>(arrays: &mut Vec<Vec<T>>, array: Vec<T>) -> u64 {
 
 /// Creates the real request.
 ///
-/// Returns it with the arrays that must exist until it is freed, and the return code.
+/// Returns the request, the arrays that must exist until the request is freed, and the return
+/// code.
 pub fn create_recorded(
     rt: &Runtime,
     recipe: &RequestRecipe,

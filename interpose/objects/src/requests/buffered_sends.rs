@@ -46,8 +46,8 @@ pub fn used_bytes(rt: &Runtime, owner: BufferOwner) -> u64 {
 
 /// Returns the incomplete messages for which a [flush](RequestKind::Flush) of a buffer waits.
 ///
-/// Returns the incomplete ones among the messages that were in the buffer when the flush was
-/// started. `None` for other requests, and for a complete flush.
+/// Only messages that were in the buffer when the flush was started are returned. `None` for other
+/// requests, and for a complete flush.
 pub fn flushed_by(rt: &Runtime, flush: u32) -> Option<Vec<u32>> {
     let flush = get(rt, flush)
         .filter(|request| request.state == RequestState::Open)?

@@ -1,7 +1,7 @@
 //! Requests of blocking calls that are repeated.
 //!
 //! A call is repeated after a rollback to a cut during the call, or after it has yielded the MPI
-//! lock. It must then use the requests that it has started before.
+//! lock. The repeated call must use the requests that the call has already started.
 
 use super::request_borrows::{table, table_mut};
 use super::request_entries::index;
@@ -24,7 +24,7 @@ pub fn record_call(rt: &Runtime, requests: [Option<VirtRequest>; 2]) {
     }
 }
 
-/// Returns the requests that this call has started before, if it is repeated.
+/// Returns the requests that this call has already started, if the call is repeated.
 pub fn resume(rt: &Runtime) -> Option<[Option<VirtRequest>; 2]> {
     if !work_flags::is_set(RESUMES | MULTIPLE_THREADS) {
         return None;

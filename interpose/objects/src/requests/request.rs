@@ -6,7 +6,7 @@ use crate::handles::{VirtComm, VirtDatatype};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::{ANY_SOURCE, ANY_TAG, Status};
 
-/// Arguments of a send or receive, needed to post the operation again.
+/// Arguments of a send or receive, needed to post the operation once more.
 #[derive(Clone, Copy, Debug, bincode::Encode, bincode::Decode)]
 pub struct MessageArguments {
     /// Address on the program side.
@@ -42,7 +42,7 @@ pub enum SendMode {
 /// Operation of a request.
 #[derive(Clone, Copy, Debug, bincode::Encode, bincode::Decode)]
 pub enum RequestKind {
-    /// Send that is not persistent, in any mode but the synchronous one.
+    /// Send that is not persistent, in any mode except the synchronous mode.
     Send,
     /// Synchronous send that is not persistent.
     Synchronous,
@@ -61,13 +61,13 @@ pub enum RequestKind {
     PersistentReceive(MessageArguments),
     /// Persistent collective or partitioned message, with the number of its recipe.
     ///
-    /// Created by `MPI_Allreduce_init`, `MPI_Psend_init` and others.
+    /// Created by `MPI_Allreduce_init`, `MPI_Psend_init` and similar procedures.
     Recorded(u64),
     /// Generalized request (`MPI_Grequest_start`), which does not exist in the library.
     General(GeneralizedFunctions),
     /// Completion of all messages in this buffer for buffered sends (`MPI_Buffer_iflush`).
     ///
-    /// The request does not exist in the library either.
+    /// The request does not exist in the library.
     Flush(BufferOwner),
 }
 

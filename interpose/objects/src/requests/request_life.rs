@@ -107,8 +107,8 @@ pub fn add_collective(
 
 /// Adds a request that creates a communicator, with a companion.
 ///
-/// The companion broadcasts the communicator's `uid`, if that is necessary. `pending`, to which the
-/// library writes, exists until both are complete.
+/// The companion broadcasts the communicator's `uid`, if that is necessary. `pending`, to which
+/// the library writes, exists until both requests are complete.
 pub fn add_duplicate(
     rt: &Runtime,
     comm: VirtComm,

@@ -36,7 +36,7 @@ impl Argument {
     /// # Safety
     /// `first` must point to `length` elements, or be null.
     pub unsafe fn integers(first: *const c_int, length: usize) -> Argument {
-        // SAFETY: by the caller's contract.
+        // SAFETY: the caller passes null, or an array of `length` elements.
         unsafe {
             array(first, length, |all: &[c_int]| {
                 Argument::Integers(all.to_vec())
@@ -49,7 +49,7 @@ impl Argument {
     /// # Safety
     /// As for [`Argument::integers`].
     pub unsafe fn longs(first: *const i64, length: usize) -> Argument {
-        // SAFETY: by the caller's contract.
+        // SAFETY: the caller passes null, or an array of `length` elements.
         unsafe { array(first, length, |all: &[i64]| Argument::Longs(all.to_vec())) }
     }
 
@@ -61,7 +61,7 @@ impl Argument {
         let copy = |all: &[VirtDatatype]| {
             Argument::Datatypes(all.iter().map(|datatype| datatype.0 as u64).collect())
         };
-        // SAFETY: by the caller's contract.
+        // SAFETY: the caller passes null, or an array of `length` elements.
         unsafe { array(first, length, copy) }
     }
 }
@@ -75,14 +75,15 @@ unsafe fn array<T>(
     if first.is_null() {
         return Argument::Word(0);
     }
-    // SAFETY: by the caller's contract.
+    // SAFETY: the pointer is not null, so the caller passes an array of `length` elements.
     copy(unsafe { std::slice::from_raw_parts(first, length) })
 }
 
 /// Identity of a request, equal in all participating processes.
 ///
-/// A persistent collective has the `uid` of its communicator and its number there. A partitioned
-/// message has the hash of its communicator, ends and tag, and its number among such messages.
+/// A persistent collective has the `uid` of its communicator and its number on that communicator.
+/// A partitioned message has the hash of its communicator, ends and tag, and its number among the
+/// messages with that hash.
 pub type RequestIdentity = (u64, u64);
 
 /// Arguments that recreate a request.

@@ -2,7 +2,7 @@
 //!
 //! Receives that match one message get it in the order in which they were posted (MPI 4.1, section
 //! 3.5). Table indices are reused and do not show that order. Every request therefore has a stamp,
-//! which is saved and rolled back with it. Plain data, without the real library.
+//! which is saved and rolled back with the request. Plain data, without the real library.
 
 use super::request::{MessageArguments, Request, RequestKind, RequestState, StartStamp};
 use super::request_recipe::RequestRecipe;
@@ -99,7 +99,9 @@ impl Requests {
         }
     }
 
-    /// Makes a persistent request active and the latest one; returns the message of a send.
+    /// Makes a persistent request active and the latest request.
+    ///
+    /// Returns the message of a send.
     #[inline(always)]
     pub fn start(&mut self, index: u32) -> Option<MessageArguments> {
         let stamp = self.stamp();

@@ -29,7 +29,7 @@ pub fn startable(rt: &Runtime, handle: VirtRequest) -> Option<(u32, RealRequest)
 
 /// Records the start of a [`startable`] request, and counts the message of a send.
 ///
-/// The request gets the latest stamp: it follows all requests that were started before.
+/// The request gets the latest stamp: it follows all requests that have been started.
 #[inline(always)]
 pub fn record_started(rt: &Runtime, index: u32) {
     let sent = rt.requests.table.borrow_mut().requests.start(index);

@@ -4,9 +4,9 @@
 //! library then completes their sends, but for the program they are not complete: such a request is
 //! [open](RequestState::Open) until the receiver reports that the program has received the message.
 //!
-//! At a cut the sender asks the receiver for each incomplete synchronous send: is the message among
-//! the drained ones? The receiver identifies the message by its envelope and by the number of
-//! *followers*, the messages with that envelope that were sent after it.
+//! At a cut the sender queries the receiver, for each incomplete synchronous send, whether the
+//! message is among the drained messages. The receiver identifies the message by its envelope and
+//! by the number of *followers*, the messages with that envelope that were sent after the message.
 
 use super::request::{
     EMPTY_STATUS, MessageArguments, Request, RequestKind, RequestState, SendMode, done_state,

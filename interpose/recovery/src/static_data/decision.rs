@@ -34,9 +34,9 @@ pub fn begin(rt: &Runtime) {
 
 /// Returns true if replicas omit the pages that a trial replay has rebuilt.
 ///
-/// `different` are the pages of the replay plan that differ; `None` if the trial replay failed.
-/// Decides for that, in the mode `auto`, if the replay rebuilds at least half of the pages, and if
-/// these pages take more memory than the plan.
+/// `different` are the pages of the replay plan that differ after the trial replay; `None` if the
+/// trial replay failed. In the mode `auto`, replicas omit the rebuilt pages if these are at least
+/// half of the plan's pages, and take more memory than the plan.
 pub fn decide_on_trial(rt: &Runtime, plan: &ReplayPlan, different: Option<&[u64]>) -> bool {
     if !is_undecided(rt) {
         return different.is_some();

@@ -22,7 +22,8 @@ pub struct ReplayFinding {
 impl ReplayFinding {
     /// Combines this finding with that of a later replay of this phase.
     ///
-    /// A page differs if it differs in any of the replays. If one has failed, both have.
+    /// A page differs if it differs in any of the replays. If one replay has failed, the combined
+    /// finding is a failure.
     pub fn combined_with(mut self, other: ReplayFinding) -> ReplayFinding {
         if self.failure.is_some() || other.failure.is_some() {
             let failure = self.failure.or(other.failure);

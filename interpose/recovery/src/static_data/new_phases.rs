@@ -1,9 +1,9 @@
 //! New set-up phases, which the program requests by `MPI_Pcontrol`.
 //!
-//! A program requests one before it sets up its static data once more, for example when it refines
-//! a mesh. The phase begins at the next cut. A replay needs the worker's state at that cut: the
-//! child process first replays the phase before, and then loads the pages that differ at the cut
-//! (`replay_base`).
+//! A program requests a new phase before it sets up its static data once more, for example when it
+//! refines a mesh. The phase begins at the next cut. A replay needs the worker's state at that
+//! cut: the child process first replays the preceding phase, and then loads the pages that differ
+//! at the cut (`replay_base`).
 
 use super::new_phase_request::NewPhaseRequest;
 use super::replay_settings::{journal_limit_bytes, replays};
@@ -41,7 +41,7 @@ pub fn set_agreed(rt: &Runtime, may_begin: bool) {
 pub fn cut(rt: &Runtime, epoch: Epoch) {
     if rt.static_data.new_phase.borrow().is_agreed {
         drop_request(rt);
-        // A worker without a replay plan also takes part, as the others must not wait for it.
+        // A worker without a replay plan also takes part, as other workers must not wait for it.
         journal::start(
             rt,
             &process_info::config().init_end,

@@ -43,7 +43,7 @@ pub fn from_own_memory(
     rebuild(rt, &changed, offer.plan(), image, store)
 }
 
-/// Stores the pages that are as in the epoch in this process; returns the others.
+/// Stores the pages that are unchanged since the epoch; returns all other pages.
 pub fn store_unchanged(
     absent: &[PageSums],
     image: &mut Image,

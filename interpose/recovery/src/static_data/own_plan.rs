@@ -17,7 +17,7 @@ pub(super) enum OwnPlan {
         plan: ReplayPlan,
         writing: StaticFileWrite,
     },
-    /// Replay plan in trial at a buddy, or about to be sent to one.
+    /// Replay plan in trial at a buddy, or about to be sent to a buddy.
     InTrial { plan: ReplayPlan, is_sent: bool },
     /// Replay plan that is proved.
     Proved {
@@ -29,7 +29,7 @@ pub(super) enum OwnPlan {
     },
     /// Replay plan of a phase that reads a file which has changed.
     ///
-    /// The plan is valid until the epoch `until` is committed, which has all pages again.
+    /// The plan is valid until the epoch `until` is committed, which contains all pages.
     Withdrawn { plan: ReplayPlan, until: Epoch },
 }
 
@@ -57,7 +57,7 @@ impl OwnPlan {
 #[derive(Default)]
 pub(super) struct ReplayPlans {
     pub(super) own: OwnPlan,
-    /// Proved plan of the phase before, until a plan of the new phase is proved.
+    /// Proved plan of the preceding phase, until a plan of the new phase is proved.
     pub(super) before: Option<ReplayPlan>,
     /// Messages to buddies in flight.
     pub(super) sent: SendQueue,
@@ -68,7 +68,7 @@ pub(super) struct ReplayPlans {
 }
 
 impl ReplayPlans {
-    /// Returns to the plan of the phase before, as the new phase has failed.
+    /// Returns to the plan of the preceding phase, as the new phase has failed.
     pub(super) fn return_to_earlier_plan(&mut self, why: &str) {
         if let Some(plan) = self.before.take() {
             log::warn!("{}", message::new_set_up_in_replicas(why));

@@ -51,7 +51,7 @@ impl OmittedPages {
     }
 }
 
-/// Exchanges the lists of pages that replicas omit, before these are sent.
+/// Exchanges the lists of pages that replicas omit, before the replicas are sent.
 ///
 /// `copies` are the replicas that this worker sends, with their receivers and plans; `from` are the
 /// workers that send replicas to this one. The result has `None` for a replica that omits no pages.
@@ -120,7 +120,7 @@ impl Rebuild {
         })
     }
 
-    /// Adds the pages to the image; returns the replay plan and the duration.
+    /// Adds the rebuilt pages to the image; returns the replay plan and the duration.
     pub fn finish(
         self,
         rt: &Runtime,

@@ -24,7 +24,7 @@ pub fn clear(rt: &Runtime) {
 
 /// Saves the replay base if a phase began with this committed epoch.
 ///
-/// `plan` returns the replay plan of the phase before.
+/// `plan` returns the replay plan of the preceding phase.
 pub fn save<'rt>(
     rt: &'rt Runtime,
     epoch: Epoch,
@@ -78,7 +78,7 @@ pub fn take(rt: &Runtime) -> Option<ReplayBase> {
 
 /// Gives this child process the worker's state at the begin of the new phase.
 ///
-/// The process must be at the end of the phase before. Its descriptors do not change.
+/// The process must be at the end of the preceding phase. Its descriptors do not change.
 pub fn apply(rt: &Runtime, base: &ReplayBase) -> Result<(), String> {
     let saved = copies::decode(&base.state)?;
     saved

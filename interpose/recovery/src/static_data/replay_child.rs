@@ -189,7 +189,7 @@ fn work(rt: &Runtime, plan: &ReplayPlan, task: &ChildTask<'_>, output: c_int) ->
     };
     let bytes = bincode::encode_to_vec(&finding, standard()).unwrap_or_default();
     let _ = pipe.write_all(&bytes);
-    // SAFETY: the end of the process.
+    // SAFETY: the process ends here, without destructors.
     unsafe { libc::_exit(0) }
 }
 
@@ -287,7 +287,7 @@ fn replay_and_run_task(
     }
 }
 
-/// Replays a phase, and the phases before it.
+/// Replays a phase, after all phases that precede it.
 ///
 /// This process must be in the worker's state at the end of `MPI_Init`. Returns the record of the
 /// inputs.

@@ -1,8 +1,8 @@
 //! Trial replays by a buddy, for the workers whose replicas it stores.
 //!
 //! The buddy replays one phase after the other, and sends each worker the result. The buddy's own
-//! template process runs the replays. It belongs to another process than the worker, as the
-//! template process of a later replacement will.
+//! template process runs the replays. This template process belongs to another process than the
+//! worker, as the template process of a later replacement will.
 
 use super::finding::{StaticDataProof, TrialResult};
 use super::replay_settings::omits_static_data;

@@ -313,7 +313,8 @@ impl ReplayPlans {
         );
         if !absent.is_empty() {
             log::warn!("{}", message::REPLAY_PROCESS_ENDED);
-            // Pages that have changed are part of the next checkpoint; until then they are lost.
+            // Pages that have changed since the epoch are lost until the next checkpoint contains
+            // them.
             let stored = own_pages::store_unchanged(&absent, image, store);
             stored.unwrap_or_else(|why| {
                 abort::abort_with_error(

@@ -25,7 +25,8 @@ const PREFERENCES: &[(&str, &str)] = &[
     ("pml", "ob1"),
     ("btl", "^ofi,uct,openib,usnic"),
     ("mtl", "^ofi,psm2,portals4"),
-    // Their reductions depend on the processes that share a node, which a recovery may change.
+    // Reductions of these components depend on the processes that share a node, which a recovery
+    // may change.
     ("coll", "^han,hcoll,portals4,cuda,ucc"),
     // Idle spares and oversubscribed workers yield.
     ("mpi_yield_when_idle", "1"),

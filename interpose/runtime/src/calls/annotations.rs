@@ -122,7 +122,7 @@ impl PcontrolCall {
 
 /// Writes the state, or the beginning of it, to the program's structure.
 fn answer_query(rt: &Runtime) {
-    // The answer in a replay would be another one.
+    // A replay would get another answer, so the phase is not recorded any more.
     journal::drop_recording(rt);
     let Some(call) = PcontrolCall::current() else {
         return;

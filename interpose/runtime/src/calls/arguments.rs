@@ -18,7 +18,7 @@ pub unsafe fn put_status(to: *mut Status, status: Status) {
         // Only procedures with several statuses set the error field (MPI 4.1, 3.2.5). MPICH from
         // 4.2 on also sets it in empty statuses.
         let writes_all = status == EMPTY_STATUS && is_foreign_abi() && standard_version() >= (4, 1);
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller passes null or a valid address; null is excluded above.
         unsafe {
             let error = if writes_all { SUCCESS } else { (*to).error };
             to.write(Status { error, ..status });
@@ -34,7 +34,7 @@ pub unsafe fn put<T>(to: *mut T, value: T) -> Result<(), c_int> {
     if to.is_null() {
         return Err(ERR_ARG);
     }
-    // SAFETY: the caller guarantees it.
+    // SAFETY: the caller passes null or a valid address; null is excluded above.
     unsafe { to.write(value) };
     Ok(())
 }
@@ -44,7 +44,7 @@ pub unsafe fn put<T>(to: *mut T, value: T) -> Result<(), c_int> {
 /// # Safety
 /// `to` has room for the text and the NUL.
 pub unsafe fn put_text(to: *mut c_char, text: &[u8]) {
-    // SAFETY: the caller guarantees it.
+    // SAFETY: the caller provides room for `text.len() + 1` characters.
     unsafe {
         to.copy_from_nonoverlapping(text.as_ptr().cast(), text.len());
         to.add(text.len()).write(0);

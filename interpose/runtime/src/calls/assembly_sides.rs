@@ -22,7 +22,7 @@ pub(super) fn name(description: Arguments<'_>) -> u64 {
 
 /// Returns the other leader, and the name that both leaders derive.
 ///
-/// `None` if the other leader is this process or a spawned one.
+/// `None` if the other leader is this process or a spawned process.
 fn other_side(rt: &Runtime, description: Arguments<'_>, leader: Worker) -> Option<OtherSide> {
     let me = world::worker(rt);
     let both = [me.min(leader), me.max(leader)];
@@ -59,7 +59,7 @@ pub(super) fn of_group(
 
 /// Returns the side of `MPI_Intercomm_create_from_groups`.
 ///
-/// Only the leader has the other leader.
+/// Only the side of the leader contains the other leader.
 pub(super) fn of_groups(
     rt: &Runtime,
     (group, leader): (VirtGroup, c_int),

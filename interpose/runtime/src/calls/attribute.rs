@@ -263,7 +263,7 @@ pub(super) unsafe fn create_keyval<H: Caching>(
     let key = objects
         .keyvals
         .create(H::KIND, functions, language, extra_state as u64);
-    // SAFETY: the caller guarantees it.
+    // SAFETY: the program's address for the key; null is excluded above.
     unsafe { *keyval = key };
     SUCCESS
 }
@@ -277,11 +277,11 @@ pub(super) unsafe fn free_keyval<H: Caching>(
     procedure: Proc,
     keyval: *mut c_int,
 ) -> c_int {
-    // SAFETY: the caller guarantees it.
+    // SAFETY: the program's address of a key, which is not null here.
     if keyval.is_null() || !objects_mut(rt).keyvals.free(H::KIND, unsafe { *keyval }) {
         return handle_error(rt, procedure, ERR_KEYVAL, None);
     }
-    // SAFETY: the caller guarantees it.
+    // SAFETY: the program's address of a key; null is excluded above.
     unsafe { *keyval = INVALID_KEY };
     SUCCESS
 }

@@ -44,7 +44,7 @@ fn first(types: &[RealDatatype]) -> *const RealDatatype {
 /// Both are the size of the communicator, or of the remote group of an intercommunicator.
 fn peers(rt: &Runtime, comm: VirtComm) -> (c_int, c_int) {
     let (mut inter, mut size) = (0, 0);
-    // SAFETY: local queries.
+    // SAFETY: queries that write only to variables of this frame.
     unsafe {
         real::PMPI_Comm_test_inter(real_comm(rt, comm), &mut inter);
         if inter != 0 {
@@ -68,7 +68,7 @@ unsafe fn both_types(
     send: Option<*const VirtDatatype>,
     receive: *const VirtDatatype,
 ) -> [Vec<RealDatatype>; 2] {
-    // SAFETY: the caller guarantees it.
+    // SAFETY: the caller passes arrays of `sends` and of `receives` datatypes.
     unsafe {
         let sent = send.map_or(Vec::new(), |types| real_types(rt, types, sends));
         [sent, real_types(rt, receive, receives)]
@@ -183,7 +183,7 @@ unsafe fn begin(
     if rc == SUCCESS {
         let handle = requests::add_collective(rt, comm, None, new);
         requests::keep(rt, handle, Box::new(types));
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the program's address for the handle.
         unsafe { request.write(handle) };
     }
     finish(rt, procedure, rc, Some(comm))

@@ -41,7 +41,7 @@ unsafe fn start_both_halves(
 ) -> c_int {
     let comm = received.comm();
     let mut send = RealRequest(std::ptr::null_mut());
-    // SAFETY: the caller guarantees it.
+    // SAFETY: the program's buffers, or the copy in `kept`, which lives until the send completes.
     let rc = attempt!(rt, unsafe {
         real::PMPI_Isend(
             sendbuf,

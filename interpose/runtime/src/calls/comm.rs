@@ -80,7 +80,7 @@ macro_rules! construct_by_some {
                 &mut made
             )
         );
-        // SAFETY: checked above.
+        // SAFETY: `may_construct` has checked `newcomm`.
         unsafe { $crate::calls::comm::constructed($rt, $procedure, rc, made, $parent, $newcomm) }
     }};
 }
@@ -134,7 +134,7 @@ pub(super) unsafe fn constructed(
     let new = made
         .filter(|_| rc == errors::SUCCESS)
         .map(|made| register(rt, made, parent));
-    // SAFETY: the caller guarantees it.
+    // SAFETY: the program's address for the new handle.
     unsafe { *newcomm = new.unwrap_or_else(|| comm::null_handle(rt)) };
     finish(rt, procedure, rc, Some(parent))
 }
@@ -270,7 +270,7 @@ pub unsafe extern "C" fn MPI_Comm_disconnect(comm: *mut VirtComm) -> c_int {
     // Spawned processes do not have the runtime, so they take part in no barrier but the library's.
     if !comm::has_spawned(rt, handle) {
         outcome!(cut::together(rt, handle));
-        // SAFETY: a communicator.
+        // SAFETY: a communicator that the program has not freed.
         let met = unsafe { real::PMPI_Barrier(real_comm(rt, handle)) };
         rc = attempt!(rt, met);
     }

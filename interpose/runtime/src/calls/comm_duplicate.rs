@@ -17,7 +17,7 @@ use understudy_mpi::real_types::{RealComm, RealRequest};
 
 /// Completes a duplicate: runs the copy functions of attributes (7.7.2).
 ///
-/// Frees the duplicate if one of them fails.
+/// Frees the duplicate if a copy function fails.
 unsafe fn duplicated(
     rt: &Runtime,
     procedure: Proc,
@@ -44,7 +44,7 @@ unsafe fn duplicated(
 
 pub unsafe extern "C" fn MPI_Comm_dup(comm: VirtComm, newcomm: *mut VirtComm) -> c_int {
     let rt = runtime();
-    // SAFETY: a communicator.
+    // SAFETY: a communicator, and an address for the new handle.
     let rc = construct_by_all!(rt, Proc::MPI_Comm_dup, comm, newcomm, |new| unsafe {
         real::PMPI_Comm_dup(real_comm(rt, comm), new)
     });
@@ -70,10 +70,10 @@ pub unsafe extern "C" fn MPI_Comm_dup_with_info(
 /// Begins a duplicate (7.4.2) without waiting for other processes.
 ///
 /// All members must have one `uid` for the new communicator. A non-blocking broadcast from the
-/// first member sends it at the same time, as the companion of the request. The members of an
-/// intercommunicator derive the `uid` instead; if they cannot ([`PendingDuplicate::new`]),
-/// `at_once` creates the duplicate within this call. The attributes' copy functions run first
-/// (7.7.2): if one fails, no operation has been started.
+/// first member, the companion of the request, sends the `uid` at the same time. The members of an
+/// intercommunicator derive the `uid` instead; if they cannot derive one
+/// ([`PendingDuplicate::new`]), `at_once` creates the duplicate within this call. The attributes'
+/// copy functions run first (7.7.2): if one fails, no operation has been started.
 ///
 /// # Safety
 /// `newcomm` and `request` are the program's addresses for the handles.
@@ -90,7 +90,7 @@ unsafe fn begin_duplicate(
         return handle_error(rt, procedure, rc, Some(comm));
     }
     let Some(mut pending) = PendingDuplicate::new(rt, comm) else {
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the program's addresses for the two handles.
         return unsafe { duplicate_at_once(rt, procedure, comm, newcomm, request, at_once) };
     };
     let new = comm::handle(rt, pending.index);
@@ -121,7 +121,7 @@ unsafe fn begin_duplicate(
             return handle_error(rt, procedure, rc, Some(comm));
         }
     }
-    // SAFETY: the caller guarantees it.
+    // SAFETY: the program's addresses for the two handles.
     unsafe {
         newcomm.write(new);
         request.write(requests::add_duplicate(rt, comm, pending, made, companion));

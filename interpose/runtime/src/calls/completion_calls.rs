@@ -108,7 +108,7 @@ unsafe fn wait_for_each(
 ) -> Result<FirstFailure, Rewound> {
     let mut failed = None;
     for index in which {
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller passes valid arrays, and a range inside of them.
         unsafe {
             let completed = completion::wait(rt, arrays.request(index))?;
             failed = failed.or(failure(&completed));
@@ -129,7 +129,7 @@ unsafe fn wait_for_each(
 unsafe fn wait_without_release(rt: &Runtime, arrays: &RequestArrays) -> Result<(), Rewound> {
     cut::here(rt)?;
     for index in 0..arrays.count {
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller passes valid arrays of `count` elements.
         while !completion::is_complete(rt, unsafe { *arrays.request(index) })? {
             cut::meanwhile(rt)?;
         }
@@ -261,7 +261,7 @@ unsafe fn first_completed(
 ) -> Result<(Option<usize>, bool), Rewound> {
     let mut pending = false;
     for index in 0..arrays.count {
-        // SAFETY: the program's array.
+        // SAFETY: the program's array, which has an element with this index.
         let handle = unsafe { *arrays.request(index) };
         if is_pending(rt, handle) {
             pending = true;
@@ -363,10 +363,10 @@ unsafe fn complete_or_report(
     indices: *mut c_int,
 ) -> Result<Option<(usize, FirstFailure)>, Rewound> {
     let (mut pending, mut completed, mut failed) = (false, 0, None);
-    // SAFETY: the program's arrays.
+    // SAFETY: the program's arrays of `count` elements.
     let errors = unsafe { arrays.errors() };
     for index in 0..arrays.count {
-        // SAFETY: the program's arrays.
+        // SAFETY: the program's arrays of `count` elements.
         unsafe {
             let handle = arrays.request(index);
             if !is_pending(rt, *handle) {

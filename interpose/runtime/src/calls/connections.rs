@@ -146,7 +146,7 @@ impl ConnectionSide {
 
     /// Returns the root of the other side.
     ///
-    /// `root` finds it in the root of this side, which sends the result to the other members.
+    /// `root` is called in the root of this side, which sends the result to the other members.
     fn find(
         &self,
         rt: &Runtime,

@@ -66,7 +66,7 @@ unsafe fn construct(
     }
     match datatype::create(rt, new, contained, counts) {
         Ok(handle) => {
-            // SAFETY: the caller guarantees it.
+            // SAFETY: the program's address for the handle; null is excluded above.
             unsafe { *newtype = handle };
             SUCCESS
         }
@@ -85,7 +85,7 @@ pub(super) unsafe fn derive(
     newtype: *mut VirtDatatype,
     real: impl FnOnce(RealDatatype, *mut RealDatatype) -> c_int,
 ) -> c_int {
-    // SAFETY: the caller guarantees it.
+    // SAFETY: `newtype` is the program's address for the handle, or null.
     unsafe {
         construct(rt, procedure, &[oldtype], newtype, |old, new| {
             real(old[0], new)
@@ -103,7 +103,7 @@ pub(super) unsafe fn make(
     newtype: *mut VirtDatatype,
     real: impl FnOnce(*mut RealDatatype) -> c_int,
 ) -> c_int {
-    // SAFETY: the caller guarantees it.
+    // SAFETY: `newtype` is the program's address for the handle, or null.
     unsafe {
         construct(rt, (procedure, CountSize::Int), &[], newtype, |_, new| {
             real(new)
@@ -123,7 +123,7 @@ unsafe fn array<'a>(
         Err(_) => Err(ERR_COUNT),
         Ok(0) => Ok(&[]),
         Ok(_) if types.is_null() => Err(ERR_ARG),
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller passes an array of `count` datatypes; null is excluded above.
         Ok(count) => Ok(unsafe { std::slice::from_raw_parts(types, count) }),
     }
 }
@@ -240,7 +240,7 @@ pub unsafe extern "C" fn MPI_Type_commit(datatype: *mut VirtDatatype) -> c_int {
     if real.0.is_null() {
         return handle_error(rt, procedure, ERR_TYPE, None);
     }
-    // SAFETY: a datatype.
+    // SAFETY: a real datatype, in a variable of this frame.
     let rc = unsafe { real::PMPI_Type_commit(&mut real) };
     if rc == SUCCESS {
         datatype::set_committed(rt, handle);
@@ -305,7 +305,7 @@ unsafe fn contents(
     (integers, addresses, counts): (OutputArray<c_int>, OutputArray<i64>, OutputArray<i64>),
     (datatypes, max_datatypes): OutputArray<VirtDatatype>,
 ) -> Result<(), c_int> {
-    // SAFETY: the caller guarantees it.
+    // SAFETY: the program's arrays, with their lengths, which `copy` checks.
     unsafe {
         copy(&recipe.integers, integers.0, integers.1)?;
         copy(&recipe.addresses, addresses.0, addresses.1)?;

@@ -131,7 +131,7 @@ pub(super) unsafe fn add_to_recent(
         (target.rank, target.disp),
         result.map(|result| result.address),
     );
-    // SAFETY: the caller guarantees it.
+    // SAFETY: the program's buffers, with one element each of the target's datatype.
     unsafe {
         window::recent_access::add(rt, win, location, target.datatype, origin.address, before)
     }
@@ -257,7 +257,7 @@ pub(super) unsafe fn start_or_ended(
     direct_rc: Option<c_int>,
     library: impl FnOnce(RealWin, &mut RealRequest) -> c_int,
 ) -> c_int {
-    // SAFETY: the caller guarantees it.
+    // SAFETY: `request` is the program's address for the request, or null.
     unsafe {
         start(rt, procedure, win, request, |real, new| match direct_rc {
             Some(SUCCESS) => write_completed_request(real, new),

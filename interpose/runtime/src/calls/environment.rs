@@ -62,7 +62,7 @@ pub(super) fn level_of(name: &[u8]) -> Option<c_int> {
         .map(|level| level as c_int)
 }
 
-/// Initialises MPI once; returns `None` if that was done before.
+/// Initialises MPI once; returns `None` if MPI has been initialised before.
 ///
 /// `set_level` gives the program its thread level. It runs before the first checkpoint, which thus
 /// contains its effects. If the program is rolled back to this checkpoint, the call is repeated,
@@ -256,7 +256,7 @@ pub unsafe extern "C" fn from_another_thread(
     slot: u32,
 ) -> c_int {
     let procedure = Proc::ALL.get(slot as usize);
-    // SAFETY: the caller guarantees it.
+    // SAFETY: the arguments are those of the procedure, so they are addresses for its results.
     unsafe {
         match procedure {
             Some(Proc::MPI_Initialized) => MPI_Initialized(first),

@@ -111,7 +111,7 @@ pub(super) unsafe fn create<H: HasErrhandler>(
         return handle_error(rt, procedure, ERR_ARG, None);
     };
     let function = function as usize as u64;
-    // SAFETY: the caller guarantees it.
+    // SAFETY: the program's address for the handle; null is excluded above.
     unsafe { *errhandler = errhandler::create(rt, H::KIND, function) };
     SUCCESS
 }
@@ -140,7 +140,7 @@ pub(super) unsafe fn get(
         if errhandler.is_null() {
             return ERR_ARG;
         }
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the program's address for the handle; null is excluded above.
         unsafe { *errhandler = object.get(rt) };
         SUCCESS
     })

@@ -1,6 +1,6 @@
 //! Generalized requests (MPI 4.1, section 13.2), implemented by the runtime alone.
 //!
-//! A recovery therefore loses no state of them.
+//! A recovery therefore loses no state of these requests.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use super::arguments::outcome;

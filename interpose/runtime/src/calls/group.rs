@@ -30,7 +30,7 @@ unsafe fn constructed(
     }
     match members.and_then(|members| group::create(rt, members, session)) {
         Ok(handle) => {
-            // SAFETY: the caller guarantees it.
+            // SAFETY: the program's address for the handle; null is excluded above.
             unsafe { *newgroup = handle };
             SUCCESS
         }
@@ -45,7 +45,7 @@ unsafe fn constructed(
 unsafe fn array<'a, T>(first: *const T, count: c_int) -> Result<&'a [T], c_int> {
     match usize::try_from(count) {
         Ok(0) => Ok(&[]),
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller passes an array of `count` elements, which is not null.
         Ok(count) if !first.is_null() => Ok(unsafe { std::slice::from_raw_parts(first, count) }),
         _ => Err(ERR_ARG),
     }
@@ -68,7 +68,7 @@ pub(super) unsafe fn of_comm(
 ) -> c_int {
     let members = members(rt, comm).ok_or(ERR_COMM);
     let made = (members, comm::session(rt, comm));
-    // SAFETY: the caller guarantees it.
+    // SAFETY: `group` is the program's address for the handle, or null.
     unsafe { constructed(rt, procedure, group, made, Some(comm)) }
 }
 
@@ -85,7 +85,7 @@ unsafe fn finish_query(
     match answer {
         Ok(_) if result.is_null() => handle_error(rt, procedure, ERR_ARG, None),
         Ok(answer) => {
-            // SAFETY: the caller guarantees it.
+            // SAFETY: the program's address for the answer; null is excluded above.
             unsafe { *result = answer };
             SUCCESS
         }
@@ -131,7 +131,7 @@ pub unsafe extern "C" fn MPI_Group_translate_ranks(
 ) -> c_int {
     let rt = runtime();
     let translated = members_of(rt, group1).and_then(|first| {
-        // SAFETY: the program's arrays.
+        // SAFETY: the program's array of `n` ranks.
         let ranks = unsafe { array(ranks1, n)? };
         group::translate(&first, ranks, &members_of(rt, group2)?)
     });

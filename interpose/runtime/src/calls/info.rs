@@ -28,7 +28,7 @@ pub(super) unsafe fn construct(
     let mut new = hints::null_info(rt);
     let rc = real(&mut new);
     if rc == SUCCESS {
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the program's address for the handle; null is excluded above.
         unsafe { *info = info::adopt(rt, new) };
     }
     finish(rt, procedure, rc, None)

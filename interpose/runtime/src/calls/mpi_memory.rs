@@ -38,7 +38,7 @@ pub(super) fn buffered_send(rt: &Runtime, message: &MessageArguments) -> Result<
         let rc = unsafe { real::PMPI_Send(from, message.count, datatype, to, tag, comm) };
         return recovery::check(rt, rc);
     }
-    // SAFETY: the program's buffer.
+    // SAFETY: the program's buffer, with its count and datatype.
     let (packed, bytes) = match unsafe { pack(rt, message, message.peer) } {
         Ok(packed) => packed,
         Err(rc) => return Ok(rc),

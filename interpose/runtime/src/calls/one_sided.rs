@@ -22,7 +22,7 @@ use understudy_mpi::real_types::{RealRequest, RealWin};
 
 /// Starts an operation and records its request.
 ///
-/// No cut is taken before the request completes, so it is not part of any checkpoint.
+/// No cut is taken before the request completes, so the request is not part of any checkpoint.
 ///
 /// # Safety
 /// `request` is the program's address for the request, or null.
@@ -45,7 +45,7 @@ pub(super) unsafe fn start(
         window::passive::start_in_epochs(rt, win, |real| operation(real, &mut new))
     );
     if rc == SUCCESS {
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the program's address for the request; null is excluded above.
         unsafe {
             request.write(requests::add(
                 rt,
@@ -61,8 +61,8 @@ pub(super) unsafe fn start(
 
 /// Completes an operation without a request.
 ///
-/// `direct_rc` is the return code if this process has executed the operation; otherwise the library
-/// does.
+/// `direct_rc` is the return code if this process has executed the operation; otherwise the
+/// library executes the operation.
 pub(super) fn finish(
     rt: &Runtime,
     procedure: Proc,
@@ -135,7 +135,7 @@ fn mapped_target(
 /// # Safety
 /// `origin` is the program's buffer, and `target` is memory inside of the window.
 unsafe fn store(origin: *const c_void, target: *mut u8, bytes: usize) {
-    // SAFETY: the caller guarantees it.
+    // SAFETY: the caller passes a buffer and window memory of `bytes` bytes each.
     unsafe { target.copy_from(origin.cast(), bytes) };
     fence(Ordering::Release);
 }
@@ -146,7 +146,7 @@ unsafe fn store(origin: *const c_void, target: *mut u8, bytes: usize) {
 /// As for [`store`].
 unsafe fn load(origin: *mut c_void, target: *mut u8, bytes: usize) {
     fence(Ordering::Acquire);
-    // SAFETY: the caller guarantees it.
+    // SAFETY: the caller passes a buffer and window memory of `bytes` bytes each.
     unsafe { origin.cast::<u8>().copy_from(target, bytes) };
 }
 

@@ -42,8 +42,8 @@ pub(super) unsafe fn create(
 
 /// Sets the program's function for an operator of Open MPI 4's C++ bindings.
 ///
-/// The bindings have just created this operator with a function of their own, which calls the
-/// program's function and receives its address as an additional argument.
+/// The bindings have just created this operator with a function of their own. That function calls
+/// the program's function, whose address it receives as an additional argument.
 pub unsafe extern "C" fn ompi_op_set_cxx_callback(
     op: VirtOp,
     function: UserFunction<VirtDatatype>,
@@ -84,7 +84,8 @@ macro_rules! reduce_local {
         ) -> c_int {
             let rt = runtime();
             let (real_datatype, real_op) = (real_datatype(rt, datatype), real_op(rt, op));
-            // The real library dereferences the datatype before it checks it.
+            // The real library dereferences the handle of the datatype before it checks the
+            // handle.
             if real_datatype.0.is_null() {
                 return handle_error(rt, Proc::$name, crate::errors::ERR_TYPE, None);
             }

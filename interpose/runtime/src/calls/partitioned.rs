@@ -72,7 +72,7 @@ unsafe fn init(
             (Some(_), true) => share,
             (Some(_), false) => share.wrapping_neg(),
         };
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the program's address for the handle.
         unsafe { enter_recorded(rt, recipe, real, library_data, request) };
     }
     finish(rt, procedure, rc, Some(comm))

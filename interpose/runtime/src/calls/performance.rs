@@ -46,7 +46,7 @@ pub unsafe extern "C" fn MPI_T_pvar_session_free(session: *mut *mut c_void) -> c
             objects_mut(rt).tool.pvars.remove(index);
             tool::set_real(rt, ToolHandleKind::Pvar, index, null_mut());
         }
-        // SAFETY: a session of the library.
+        // SAFETY: a session of the library, which is freed once.
         free_handle(
             rt,
             ToolHandleKind::Session,
@@ -115,7 +115,7 @@ pub unsafe extern "C" fn MPI_T_pvar_handle_free(
             .pvars
             .remove(index)
             .ok_or(INVALID_HANDLE)?;
-        // SAFETY: a handle of the library.
+        // SAFETY: a handle of the library, which is freed once.
         free_handle(
             rt,
             ToolHandleKind::Pvar,

@@ -60,7 +60,7 @@ pub(super) unsafe fn enter_recorded(
     recipe.remove_hints(rt);
     requests::count_started(rt, recipe.share);
     let handle = requests::add_recorded(rt, recipe, real, library_data);
-    // SAFETY: the caller guarantees it.
+    // SAFETY: the program's address for the handle.
     unsafe { request.write(handle) };
 }
 
@@ -94,7 +94,7 @@ pub unsafe fn init_collective(
         if let Some(mut comm) = comm::get_mut(rt, comm) {
             comm.derived_numbers = identity.1;
         }
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the program's address for the handle.
         unsafe { enter_recorded(rt, recipe, real, library_data, request) };
     }
     finish(rt, procedure, rc, Some(comm))

@@ -82,7 +82,7 @@ pub(super) fn failed(rt: &Runtime, procedure: Proc, rc: c_int, comm: VirtComm) -
 
 /// Sends a message with a recorded request.
 ///
-/// Used while a checkpoint is under way, or workers agree on one.
+/// Used while a checkpoint is under way, or while workers agree on a checkpoint.
 #[inline(never)]
 unsafe fn send_with_record(
     rt: &Runtime,

@@ -19,7 +19,7 @@ use crate::{arch, attempt, completion, cut, drained, posting, work_flags};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::{RealRequest, Status};
 
-/// `MPI_Recv`: most messages take the fast path, as in `send`.
+/// `MPI_Recv`: most messages take the fast path, as in `MPI_Send`.
 pub unsafe extern "C" fn MPI_Recv(
     buf: *mut c_void,
     count: c_int,
@@ -84,7 +84,7 @@ pub(super) unsafe fn finish_failed_receive(
     if received_status.source != understudy_mpi::real_types::ANY_SOURCE {
         completion::count_received(rt, comm, &received_status);
     }
-    // SAFETY: the caller guarantees it.
+    // SAFETY: the program's address for the status, or null.
     unsafe { put_status(status, received_status) };
     finish(rt, procedure, rc, Some(comm))
 }
@@ -116,7 +116,7 @@ unsafe fn receive_with_record(
         rt
     )));
     requests::clear_call(rt);
-    // SAFETY: the caller guarantees it.
+    // SAFETY: the program's address for the status, or null.
     unsafe { put_status(status, completed.status) };
     finish(rt, Proc::MPI_Recv, completed.rc, Some(comm))
 }
@@ -168,7 +168,7 @@ pub unsafe extern "C" fn MPI_Irecv(
     SUCCESS
 }
 
-/// [`MPI_Irecv`] while a drained message may exist.
+/// Implements [`MPI_Irecv`] while a drained message may exist.
 #[inline(never)]
 unsafe fn receive_possibly_drained(
     rt: &Runtime,
@@ -178,7 +178,7 @@ unsafe fn receive_possibly_drained(
     let (state, real_request, rc) = posting::receive(rt, message_arguments);
     let rc = attempt!(rt, rc);
     if rc == SUCCESS {
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the program's address for the request.
         unsafe {
             request.write(requests::add_receive(
                 rt,

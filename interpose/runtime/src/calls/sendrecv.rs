@@ -139,7 +139,7 @@ unsafe fn exchange_on_record(
         return finish(rt, PROCEDURE, failed, Some(comm));
     }
     let completed = outcome!(completion::wait(rt, &mut receive));
-    // SAFETY: the caller guarantees it.
+    // SAFETY: the program's address for the status, or null.
     unsafe { put_status(status, completed.status) };
     finish(rt, PROCEDURE, completed.rc, Some(comm))
 }

@@ -56,7 +56,7 @@ unsafe fn text<'a>(string: *const c_char) -> Result<&'a CStr, c_int> {
     if string.is_null() {
         return Err(ERR_ARG);
     }
-    // SAFETY: the caller guarantees it.
+    // SAFETY: the caller passes a C string; null is excluded above.
     Ok(unsafe { CStr::from_ptr(string) })
 }
 
@@ -138,7 +138,7 @@ unsafe fn put_info(
     if info_used.is_null() {
         return Err(ERR_ARG);
     }
-    // SAFETY: the caller guarantees it.
+    // SAFETY: `info_used` is the program's address for the handle, or null.
     unsafe { put(info_used, info::create(rt, &[pair])?) }
 }
 
@@ -259,13 +259,13 @@ fn members_with_me(rt: &Runtime, group: VirtGroup) -> Result<Vec<Worker>, c_int>
 /// Tag that distinguishes simultaneous constructors of one group.
 #[derive(Clone, Copy)]
 struct ConstructorTag {
-    /// Tag for the library; different string tags may have equal ones.
+    /// Tag for the library; different string tags may have equal numbers.
     number: c_int,
     /// Hash of the string tag.
     name: u64,
 }
 
-/// Checks the common arguments of these constructors.
+/// Checks the arguments that all constructors from groups have.
 ///
 /// # Safety
 /// `tag` is a C string of the program, or null.
@@ -275,7 +275,7 @@ unsafe fn check_arguments(
     errhandler: VirtErrhandler,
     new: *mut VirtComm,
 ) -> Result<ConstructorTag, c_int> {
-    // SAFETY: the caller guarantees it.
+    // SAFETY: `tag` is a C string of the program, or null.
     let tag = unsafe { text(tag) }?;
     if new.is_null() || !errhandler::is_valid_for(rt, errhandler, ErrhandlerKind::Comm) {
         return Err(ERR_ARG);

@@ -105,7 +105,7 @@ impl TranslatedTypes {
         if rc != SUCCESS {
             return rc;
         }
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the program's addresses for the results; null is excluded.
         unsafe {
             if !datatype.is_null() {
                 datatype.write(VirtDatatype(
@@ -243,7 +243,7 @@ pub(super) unsafe fn object_at(bind: c_int, object: *const c_void) -> u64 {
     if bind == 0 || object.is_null() || crate::abi::is_foreign_abi() {
         return 0;
     }
-    // SAFETY: the caller guarantees it.
+    // SAFETY: the variable is bound, so `object` is the address of a handle of 8 bytes.
     unsafe { object.cast::<u64>().read_unaligned() }
 }
 
@@ -322,7 +322,7 @@ pub unsafe extern "C" fn MPI_T_cvar_handle_free(handle: *mut *mut c_void) -> c_i
             .cvars
             .remove(index)
             .ok_or(INVALID_HANDLE)?;
-        // SAFETY: a handle of the library.
+        // SAFETY: a handle of the library, which is freed once.
         free_handle(
             rt,
             ToolHandleKind::Cvar,
@@ -338,7 +338,7 @@ pub unsafe extern "C" fn MPI_T_cvar_read(handle: *mut c_void, buf: *mut c_void) 
     let rt = runtime();
     returned(real_of(rt, ToolHandleKind::Cvar, handle).and_then(|real| {
         let _never_abandoned = NeverAbandoned::new();
-        // SAFETY: the program's buffer.
+        // SAFETY: a handle of the library, and the program's buffer for the value.
         check(unsafe { real::PMPI_T_cvar_read(real, buf) })
     }))
 }
@@ -357,7 +357,7 @@ unsafe fn value_of(
 ) -> Option<Vec<u8>> {
     let is_type = |name: &str| predefined_of(rt, datatype) == Some(predefined_handle(rt, name));
     if is_type("ompi_mpi_char") {
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller passes a C string for this datatype.
         return Some(
             unsafe { CStr::from_ptr(value.cast()) }
                 .to_bytes_with_nul()
@@ -379,7 +379,7 @@ unsafe fn value_of(
         ("ompi_mpi_double", 8),
     ];
     let (_, size) = element_sizes.into_iter().find(|(name, _)| is_type(name))?;
-    // SAFETY: the caller guarantees it.
+    // SAFETY: the caller passes `count` elements, of `size` bytes each for this datatype.
     Some(unsafe { std::slice::from_raw_parts(value.cast(), size * count.max(0) as usize) }.to_vec())
 }
 
@@ -396,7 +396,7 @@ pub unsafe extern "C" fn MPI_T_cvar_write(handle: *mut c_void, buf: *const c_voi
             .ok_or(INVALID_HANDLE)?;
         {
             let _never_abandoned = NeverAbandoned::new();
-            // SAFETY: the program's buffer.
+            // SAFETY: a handle of the library, and the program's buffer for the value.
             check(unsafe { real::PMPI_T_cvar_write(real, buf) })?;
         }
         let variable = tool::find_cvar(rt, &cvar.name)?;

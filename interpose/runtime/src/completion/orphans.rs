@@ -19,7 +19,7 @@ pub fn reap_orphans(rt: &Runtime) -> Result<(), Rewound> {
 /// Least number of frees after which all orphans are tested.
 const MIN_SEARCHED_ORPHANS: u32 = 16;
 
-/// Removes an orphan, if it is one and has completed.
+/// Removes the request if it is an orphan that has completed.
 ///
 /// All orphans are tested when their number has doubled since the last time.
 pub fn reap_orphan(rt: &Runtime, index: u32) -> Result<(), Rewound> {

@@ -69,7 +69,7 @@ impl Transfer {
         Ok(())
     }
 
-    /// Takes the received query.
+    /// Removes and returns the received query.
     pub fn take_query(&mut self) -> Option<PageQuery> {
         self.query.take()
     }
@@ -94,7 +94,7 @@ impl Transfer {
         self.send_bytes(answer, self.from, tag::ANSWER)
     }
 
-    /// Takes the receiver's answer once it has arrived.
+    /// Removes and returns the receiver's answer, once the answer has arrived.
     ///
     /// # Errors
     /// Errors of the MPI library.

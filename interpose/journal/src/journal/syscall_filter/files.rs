@@ -174,7 +174,7 @@ fn open_and_record(
     if would_block(directory, path) {
         return CallDisposition::EndReplay;
     }
-    // SAFETY: open(2), for reading.
+    // SAFETY: openat(2) gets a valid path and flags for reading.
     let descriptor = unsafe { open(directory, path, flags & !libc::O_ACCMODE) };
     let (outcome, content) = match descriptor {
         ..=-1 => (SyscallOutcome::Result(descriptor, Vec::new()), None),
@@ -247,7 +247,7 @@ fn outcome_to_record(
     if filter.inputs.may_store(stat.st_size as u64) {
         let content = contents(descriptor)?;
         if let Some(number) = filter.inputs.store(&content) {
-            // SAFETY: plain data of this size.
+            // SAFETY: `stat` is plain data of `STAT_BYTES` bytes.
             let stat =
                 unsafe { std::slice::from_raw_parts((&raw const stat).cast::<u8>(), STAT_BYTES) };
             return Some((SyscallOutcome::File(number, stat.to_vec()), Some(content)));
@@ -276,7 +276,7 @@ fn contents(descriptor: i64) -> Option<Vec<u8>> {
 }
 
 unsafe fn open(directory: i64, path: &CStr, flags: c_int) -> i64 {
-    // SAFETY: the caller guarantees it.
+    // SAFETY: openat(2) reads the C string `path`, and writes no memory.
     unsafe {
         syscall(
             libc::SYS_openat,

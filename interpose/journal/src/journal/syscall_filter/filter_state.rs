@@ -49,7 +49,8 @@ pub enum CallDisposition {
 /// As for the system call.
 pub(super) unsafe fn syscall(number: i64, arguments: &[i64; 6]) -> i64 {
     let result: i64;
-    // SAFETY: the caller guarantees it.
+    // SAFETY: the caller passes valid arguments of the call; of the registers, the kernel changes
+    // only rax, rcx and r11.
     unsafe {
         std::arch::asm!(
             "syscall",

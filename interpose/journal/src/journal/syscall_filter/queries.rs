@@ -1,7 +1,7 @@
 //! Queries about files and the machine.
 //!
-//! The first trial replay executes and records them. Every other replay answers them from this
-//! record.
+//! The first trial replay executes the queries and records the answers. Every other replay answers
+//! the queries from this record.
 #![allow(unsafe_code)]
 
 use super::files;
@@ -88,7 +88,7 @@ pub fn decide(filter: &mut FilterState, number: c_long, a: &[i64; 6]) -> CallDis
         // A call with a null pointer queries a feature of the kernel or the length of an answer.
         return CallDisposition::Pass;
     }
-    // SAFETY: the program passed these strings.
+    // SAFETY: the program passed these strings, which are not null.
     let texts = query
         .texts
         .iter()
@@ -96,7 +96,8 @@ pub fn decide(filter: &mut FilterState, number: c_long, a: &[i64; 6]) -> CallDis
     let texts: Vec<&[u8]> = texts.collect();
     let values: Vec<i64> = query.values.iter().map(|&at| a[at]).collect();
     if let Some(stat) = recorded_stat(filter, number, a, &texts) {
-        // SAFETY: the call writes as many bytes at this address.
+        // SAFETY: the call that is answered writes a structure of `STAT_BYTES` bytes at this
+        // address.
         unsafe {
             std::ptr::copy_nonoverlapping(
                 stat.as_ptr(),
@@ -109,7 +110,7 @@ pub fn decide(filter: &mut FilterState, number: c_long, a: &[i64; 6]) -> CallDis
     let key = files::key(number, &values, &texts);
     if let Some(SyscallOutcome::Result(result, bytes)) = filter.inputs.next(&key) {
         if let Some((at, _)) = query.answer {
-            // SAFETY: the recorded call wrote as many bytes to this argument's address.
+            // SAFETY: the recorded call wrote `bytes.len()` bytes to this argument's address.
             unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), a[at] as *mut u8, bytes.len()) };
         }
         return CallDisposition::ReturnValue(result);
@@ -122,7 +123,7 @@ pub fn decide(filter: &mut FilterState, number: c_long, a: &[i64; 6]) -> CallDis
                 AnswerLength::Fixed(length) => length,
                 AnswerLength::Returned(room) => result.min(a[room]).max(0) as usize,
             };
-            // SAFETY: the call wrote as many bytes.
+            // SAFETY: the call wrote `length` bytes at this address.
             unsafe { std::slice::from_raw_parts(a[at] as *const u8, length) }.to_vec()
         }
         _ => Vec::new(),

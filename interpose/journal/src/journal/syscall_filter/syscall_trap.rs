@@ -117,7 +117,7 @@ unsafe fn dispatch(
     length: u64,
     selector: *const u8,
 ) -> io::Result<()> {
-    // SAFETY: the caller guarantees it.
+    // SAFETY: prctl(2) writes no memory; the caller's selector is null or a static variable.
     match unsafe { libc::prctl(PR_SET_SYSCALL_USER_DISPATCH, mode, from, length, selector) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),

@@ -1,9 +1,9 @@
 //! Attributes of one object: get, set, copy, delete.
 //!
 //! Attributes are kept in the order in which they were set. A duplicate gets its copies in that
-//! order. They are deleted in the reverse order. The standard requires this order for
-//! `MPI_COMM_SELF` (11.2.4); Open MPI uses it for all objects. The tables are not borrowed while a
-//! callback of the program runs, since callbacks may use attributes.
+//! order. Attributes are deleted in the reverse order, which the standard requires for
+//! `MPI_COMM_SELF` (11.2.4), and which Open MPI uses for all objects. The tables are not borrowed
+//! while a callback of the program runs, since callbacks may use attributes.
 
 use super::callback;
 use super::keyvals::{ERR_KEYVAL, KeyvalKind};

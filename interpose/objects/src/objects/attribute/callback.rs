@@ -49,7 +49,7 @@ extern "C" fn copy_by_proxy(call: &mut ProxyCall) -> u64 {
 }
 
 extern "C" fn delete_by_proxy(call: &mut ProxyCall) -> u64 {
-    // SAFETY: as above.
+    // SAFETY: a delete function of this type, which MPICH's bindings have registered.
     let proxy: DeleteProxy = unsafe { std::mem::transmute(call.proxy.delete as usize) };
     proxy(
         call.function,

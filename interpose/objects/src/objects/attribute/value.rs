@@ -5,7 +5,7 @@ use crate::errors::ERR_NO_MEM;
 use crate::user::heap;
 use std::ffi::c_int;
 
-/// Language of a procedure that sets a value or of a function that reads one.
+/// Language of a procedure that sets, or a function that reads, a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub enum Language {
     /// Language of procedures and functions whose values are addresses.

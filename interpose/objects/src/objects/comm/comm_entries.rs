@@ -118,7 +118,7 @@ pub fn degrees(rt: &Runtime, comm: VirtComm) -> (c_int, c_int) {
         }) => (sources.len() as c_int, destinations.len() as c_int),
         Some(Topology::Graph { .. }) => {
             let (mut rank, mut degree) = (0, 0);
-            // SAFETY: local queries.
+            // SAFETY: queries that write only to variables of this frame.
             unsafe {
                 real::PMPI_Comm_rank(real_comm(rt, comm), &mut rank);
                 real::PMPI_Graph_neighbors_count(real_comm(rt, comm), rank, &mut degree);

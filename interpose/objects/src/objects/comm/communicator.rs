@@ -9,7 +9,7 @@ use understudy_policy::communicator_plan::FirstCollectives;
 pub const WORLD: u32 = 0;
 pub const SELF: u32 = 1;
 
-/// `uid` of `MPI_COMM_WORLD`; all created communicators have greater ones.
+/// `uid` of `MPI_COMM_WORLD`; the `uid`s of created communicators are greater.
 pub const WORLD_UID: u64 = 0;
 
 /// `uid` of `MPI_COMM_SELF`.
@@ -20,7 +20,7 @@ pub const SELF_UID: u64 = u64::MAX;
 /// Recipe of a communicator, and the values that the program has attached to it.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Comm {
-    /// Number that all members give to this communicator, and to no other existing one.
+    /// Number that all members give to this communicator, and to no other existing communicator.
     ///
     /// `worker rank of the member that chose it << 40 | number`, or derived as in
     /// [`derived_uid`](understudy_policy::communicator_plan::derived_uid).

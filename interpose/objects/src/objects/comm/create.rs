@@ -79,8 +79,8 @@ pub fn register(rt: &Runtime, made: NewComm, parent: VirtComm) -> VirtComm {
 
 /// Enters a communicator without a real one, with the members of `parent`.
 ///
-/// Contains the members of a window with spawned processes. A real communicator cannot be created,
-/// since the spawned processes do not have the runtime and would not take part.
+/// The entry contains the members of a window with spawned processes. A real communicator cannot
+/// be created, since the spawned processes do not have the runtime and would not take part.
 pub fn register_members(rt: &Runtime, parent: VirtComm) -> Option<VirtComm> {
     let recipe = super::comm_entries::get(rt, parent)?.clone();
     let uid = proposed_uid(rt);
@@ -148,7 +148,7 @@ fn proposed_uid(rt: &Runtime) -> u64 {
     )
 }
 
-/// Data about the new communicator that one member sends to the others.
+/// Data about the new communicator that one member sends to the other members.
 #[derive(Clone, Copy, Default)]
 #[repr(C)]
 struct MemberData {
@@ -275,9 +275,9 @@ fn workers(all: &[MemberData]) -> Vec<Worker> {
 
 /// Selects the lower one of the `uid`s that the leaders of the two groups propose.
 ///
-/// An allgather of an intercommunicator delivers the data of the other group only. The first one
-/// therefore delivers the proposal of the other group's leader. In the second one each process
-/// sends that proposal back, which delivers the proposal of the own leader.
+/// An allgather of an intercommunicator delivers the data of the other group only. The first
+/// allgather therefore delivers the proposal of the other group's leader. In the second allgather
+/// each process sends that proposal back, which delivers the proposal of the own leader.
 fn describe_inter(rt: &Runtime, new: RealComm, own: Vec<Worker>) -> mpi::Result<CommIdentity> {
     let remote = exchange(rt, new, proposed_uid(rt), 0)?;
     let remote_uid = leader_uid(&remote)?;
@@ -315,8 +315,8 @@ pub fn create_of_group(rt: &Runtime, group: VirtGroup, tag: c_int, new: &mut Rea
 
 /// Creates an intercommunicator between the local group and a remote one.
 ///
-/// This process belongs to the local group, and `local_leader` is the rank of the leader in it.
-/// `remote_leader` is used at the leader; an error there is returned by all members.
+/// This process belongs to the local group, and `local_leader` is the rank of that group's leader.
+/// Only the leader uses `remote_leader`; an error at the leader is returned by all members.
 pub fn create_between_groups(
     rt: &Runtime,
     (local_group, local_leader): (VirtGroup, c_int),
@@ -349,7 +349,7 @@ pub fn create_between_groups(
     }
 }
 
-/// Returns an error in all members if any member passes one.
+/// Returns an error in all members if any member passes an error.
 ///
 /// Otherwise the other members would block in the next collective.
 fn share_error<T>(comm: RealComm, own: Result<T, c_int>) -> Result<T, c_int> {

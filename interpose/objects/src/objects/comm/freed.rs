@@ -9,7 +9,7 @@
 //! A sum over all workers detects that all freed communicators are unused. The members of a
 //! communicator form a ring, in which each member has a number, the hash *h* of its rank and the
 //! `uid`. A member that has freed the communicator contributes its own number minus the number of
-//! the next member; the others contribute nothing. With the members 0, 2 and 5:
+//! the next member; all other members contribute nothing. With the members 0, 2 and 5:
 //!
 //! ```text
 //!   all have freed    (h0 - h2) + (h2 - h5) + (h5 - h0)  =  0
@@ -66,7 +66,7 @@ fn disconnect(rt: &Runtime, index: u32) {
     handles::set_real(rt, HandleKind::Comm, index, std::ptr::null_mut());
 }
 
-/// Frees real communicators once more after a recovery, unless the program has requests there.
+/// Frees real communicators once more after a recovery, unless the program has requests on them.
 ///
 /// Must be called after requests have been reposted.
 pub fn free_after_recovery(rt: &Runtime, has_requests: impl Fn(VirtComm) -> bool) {

@@ -66,7 +66,8 @@ pub(super) fn connect_world(rt: &Runtime, world: RealComm, workers: u32, me: Wor
 
 /// Sets a new duplicate as the real communicator of `MPI_COMM_SELF`.
 ///
-/// Messages that the program has sent to itself and not received are lost with the old one.
+/// Messages that the program has sent to itself and not received are lost with the old
+/// communicator.
 pub(super) fn replace_self(rt: &Runtime) -> mpi::Result<()> {
     let state = rt.objects.comm.state.borrow();
     let mut new = null_real(rt);

@@ -34,7 +34,7 @@ use understudy_policy::communicator_plan::{
 ///
 /// # Errors
 /// The first error of a real procedure. If a process has failed, other workers may have advanced
-/// further or completed the rebuild; all workers must repeat all of it on another world.
+/// further or completed the rebuild; all workers must repeat the whole rebuild on another world.
 pub fn rebuild(rt: &Runtime, new_world: RealComm, epoch: Epoch) -> mpi::Result<()> {
     let (mut me, mut workers) = (0, 0);
     // SAFETY: a communicator of the runtime.
@@ -187,7 +187,7 @@ fn make_batch(
     Ok(())
 }
 
-/// Recreates a communicator from a communicator of its local group. Only its members call this.
+/// Recreates a communicator from a communicator of its local group; called by members only.
 fn make_comm(
     rt: &Runtime,
     (world, mut comm): (RealComm, RealComm),

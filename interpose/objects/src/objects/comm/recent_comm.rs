@@ -23,7 +23,7 @@ pub fn discard_recent(rt: &Runtime) {
 #[inline(always)]
 fn query<T>(rt: &Runtime, comm: VirtComm, read: impl Fn(&RecentComm) -> T) -> Option<T> {
     let recent = rt.objects.comm.recent.get();
-    // `read` is called on both paths, since one call after them would copy the data through memory.
+    // `read` is called on both paths: a single call after both would copy the data through memory.
     if recent.handle == comm.0 as u64 {
         Some(read(&recent))
     } else {

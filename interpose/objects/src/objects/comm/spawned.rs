@@ -25,7 +25,7 @@ pub fn own_group(comm: RealComm, group: &mut RealGroup) -> c_int {
 }
 
 pub fn remote_group(comm: RealComm, group: &mut RealGroup) -> c_int {
-    // SAFETY: as above.
+    // SAFETY: a communicator and a variable of the runtime.
     unsafe { real::PMPI_Comm_remote_group(comm, group) }
 }
 

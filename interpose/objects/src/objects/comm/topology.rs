@@ -22,12 +22,12 @@ pub enum Topology {
     Cart {
         /// Number of processes in each dimension.
         dims: Vec<c_int>,
-        /// For each dimension, nonzero if it is periodic.
+        /// Values per dimension: nonzero if the dimension is periodic.
         periods: Vec<c_int>,
     },
     /// Graph of which each process has all edges (8.5.3).
     Graph {
-        /// For each node, the end of its neighbours in `edges`.
+        /// Ends of the nodes' neighbours in `edges`, one for each node.
         index: Vec<c_int>,
         edges: Vec<c_int>,
     },

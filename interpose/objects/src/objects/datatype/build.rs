@@ -163,7 +163,8 @@ fn construct_large(
     );
     let mut new = null_real(rt);
     let to = &mut new;
-    // SAFETY: as in `construct`.
+    // SAFETY: the real library has created such a datatype with these arguments before; the
+    // lengths of the arrays have been checked, and the datatypes are real.
     let rc = unsafe {
         match recipe.combiner {
             CONTIGUOUS => real::PMPI_Type_contiguous_c(c.one()?, old?, to),
@@ -231,7 +232,7 @@ pub(super) fn sort_by_dependency(all: &[(u32, Vec<u32>)]) -> Vec<u32> {
                 Some(true) => {
                     path.pop();
                 }
-                // The bases that were pushed after it have been sorted.
+                // All bases that were pushed after this datatype have been sorted.
                 Some(false) => {
                     is_sorted.insert(index, true);
                     sorted.push(index);

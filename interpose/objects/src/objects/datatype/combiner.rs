@@ -32,7 +32,7 @@ struct SmallCountArguments {
 
 /// Returns a constructor's arguments in the order of the variant with `int` counts.
 ///
-/// A recipe of a procedure with large counts has them in the other order of MPI 4.1, 5.1.13.
+/// A recipe of a procedure with large counts has the arguments in another order (5.1.13).
 /// `None` for constructors that this file does not support.
 fn arguments(recipe: &Recipe) -> Option<SmallCountArguments> {
     let integers: Vec<i64> = recipe

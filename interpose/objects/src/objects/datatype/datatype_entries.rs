@@ -1,7 +1,7 @@
 //! Datatypes of the program: created, retained, freed.
 //!
-//! A datatype may be freed while others are derived from it. Its entry then stays as a *zombie*
-//! until no recipe refers to it.
+//! A datatype may be freed while other datatypes are derived from it. Its entry then stays as a
+//! *zombie* until no recipe refers to the entry.
 #![allow(unsafe_code)]
 
 use super::build;

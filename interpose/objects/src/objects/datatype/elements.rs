@@ -153,7 +153,7 @@ impl Elements {
         let (size, _) = size_and_extent(real).ok_or(ERR_TYPE)?;
         let bytes = size * usize::try_from(from.count).map_err(|_| ERR_TYPE)?;
         let packed = ElementBuffer::new(bytes / self.size, self.size);
-        // SAFETY: by the caller's contract; the other memory belongs to this frame.
+        // SAFETY: the caller passes a valid operand; `packed` and `copies` have room for its data.
         unsafe {
             pack(from.address, from.count, real, packed.address(), bytes)?;
             if self.are_dense() {
@@ -182,7 +182,7 @@ impl Elements {
         to: Operand,
     ) -> Result<(), c_int> {
         let (real, bytes) = (real_datatype(rt, to.datatype), copies.count * self.size);
-        // SAFETY: by the caller's contract; the other memory belongs to this frame.
+        // SAFETY: the caller passes a valid operand; `copies` and `packed` contain all elements.
         unsafe {
             if self.are_dense() {
                 return unpack(copies.address(), bytes, to.address, to.count, real);
@@ -210,7 +210,7 @@ impl Elements {
         match (self.in_place(from), self.in_place(to)) {
             (Some(count), Some(room)) if self.are_dense() => {
                 let bytes = count.min(room) * self.size;
-                // SAFETY: by the caller's contract.
+                // SAFETY: both operands are valid and have at least `bytes` bytes without gaps.
                 unsafe {
                     to.address
                         .cast::<u8>()
@@ -218,7 +218,7 @@ impl Elements {
                 };
                 Ok(())
             }
-            // SAFETY: by the caller's contract.
+            // SAFETY: the caller passes valid operands.
             _ => unsafe { self.scatter(rt, &self.gather(rt, from)?, to) },
         }
     }
@@ -242,7 +242,7 @@ impl Elements {
             // SAFETY: there are `count` elements at both addresses.
             check(unsafe { real::PMPI_Reduce_local(from, into, count, self.real, real_op(rt, op)) })
         };
-        // SAFETY: by the caller's contract.
+        // SAFETY: the caller passes valid operands, and the copies are as long as their elements.
         unsafe {
             let copies = match self.in_place(from) {
                 Some(_) => None,
@@ -267,7 +267,7 @@ impl Elements {
     /// # Safety
     /// Each address must point to an element.
     pub unsafe fn are_equal(&self, one: *const c_void, other: *const c_void) -> bool {
-        // SAFETY: by the caller's contract.
+        // SAFETY: the caller passes the address of an element, which has `size` bytes.
         let bytes =
             |at: *const c_void| unsafe { std::slice::from_raw_parts(at.cast::<u8>(), self.size) };
         bytes(one) == bytes(other)
@@ -288,7 +288,7 @@ unsafe fn pack(
     bytes: usize,
 ) -> Result<(), c_int> {
     let (room, mut position) = (c_int::try_from(bytes).map_err(|_| ERR_TYPE)?, 0);
-    // SAFETY: by the caller's contract.
+    // SAFETY: the caller passes a buffer of `count` items, and `bytes` bytes of room at `to`.
     check(unsafe {
         real::PMPI_Pack(
             from,
@@ -312,7 +312,7 @@ unsafe fn unpack(
     datatype: RealDatatype,
 ) -> Result<(), c_int> {
     let (room, mut position) = (c_int::try_from(bytes).map_err(|_| ERR_TYPE)?, 0);
-    // SAFETY: by the caller's contract.
+    // SAFETY: the caller passes `bytes` packed bytes, and room for `count` items at `to`.
     check(unsafe {
         real::PMPI_Unpack(
             from,

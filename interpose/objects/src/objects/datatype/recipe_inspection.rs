@@ -108,7 +108,7 @@ fn read_contents(
         recipe.addresses.as_mut_ptr().cast::<isize>(),
     );
     let (count, reported) = (recipe.counts.as_mut_ptr(), reported.as_mut_ptr());
-    // SAFETY: arrays of these lengths.
+    // SAFETY: the arrays have the lengths that are passed.
     unsafe {
         if counts == CountSize::Large {
             let [integers, addresses, large, datatypes] =

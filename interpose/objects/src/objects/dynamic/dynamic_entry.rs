@@ -22,7 +22,8 @@ pub fn get_mut(rt: &Runtime) -> RefMut<'_, ConnectionState> {
 
 /// Records a capture of the present state.
 ///
-/// Returns the number of spawns in the captured state, if it is greater than in the committed one.
+/// Returns the number of spawns in the captured state, if it is greater than in the committed
+/// state.
 pub fn record_capture(rt: &Runtime) -> Option<u64> {
     let captured = get(rt).spawns;
     let counts = SpawnCounts {
@@ -45,7 +46,8 @@ pub fn record_rollback(rt: &Runtime) -> u64 {
 
 /// Records that the last captured state is committed.
 ///
-/// Returns its number of spawns, if it is greater than in the state that was committed before.
+/// Returns the number of spawns in this state, if it is greater than in the state that was
+/// committed before.
 pub fn record_commit(rt: &Runtime) -> Option<u64> {
     let SpawnCounts {
         captured,

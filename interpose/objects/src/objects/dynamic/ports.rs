@@ -94,7 +94,7 @@ impl ConnectionState {
         received: Vec::new(),
     };
 
-    /// Returns the progress of this thread's call, which begins if there is none.
+    /// Returns the progress of this thread's call, which is empty if the call begins.
     pub fn progress_of(&mut self, thread: usize) -> &mut ConnectProgress {
         self.in_progress.entry(thread).or_default()
     }

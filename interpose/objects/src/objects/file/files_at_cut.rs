@@ -36,7 +36,7 @@ impl FileError {
     }
 }
 
-/// True if this worker is the first of those that have a file open.
+/// True if this worker is the first of the workers that have the file open.
 ///
 /// The first worker saves and restores the shared pointer, and logs messages.
 fn is_first(comms: &Slots<comm::Comm>, file: &OpenFile, me: Worker) -> bool {
@@ -47,7 +47,7 @@ fn is_first(comms: &Slots<comm::Comm>, file: &OpenFile, me: Worker) -> bool {
 
 /// True if all open files have names, which a rollback needs to open them.
 ///
-/// Logs a message if not.
+/// Logs a message if a file has no name.
 pub fn check_names(rt: &Runtime) -> bool {
     let (all, open) = (objects(rt), rt.objects.files.borrow());
     let is_nameless = |local: &LocalFile| {

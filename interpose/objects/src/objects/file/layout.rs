@@ -1,7 +1,7 @@
 //! Positions in a file of the bytes of data in a view (MPI 4.1, 14.3).
 //!
 //! A view repeats its filetype from the displacement on. Each repetition is a *tile*. The bytes of
-//! a tile that belong to the filetype's data are *pieces*; the others are gaps:
+//! a tile that belong to the filetype's data are *pieces*; all other bytes are gaps:
 //!
 //! ```text
 //!   displacement │ tile 0: pieces, gaps │ tile 1 │ tile 2 │ …

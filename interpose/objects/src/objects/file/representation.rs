@@ -1,8 +1,8 @@
 //! Data representations that the program has registered (MPI 4.1, 14.5.3).
 //!
-//! A library that has been reinitialised has none of them, so each one is registered once more.
-//! Open MPI stores a name even if it reports an error. Refused registrations are therefore recorded
-//! and repeated too, and must be refused once more.
+//! A library that has been reinitialised has no registered representations, so each of them is
+//! registered once more. Open MPI stores a name even if it reports an error. Refused registrations
+//! are therefore recorded and repeated too, and must be refused once more.
 #![allow(unsafe_code)]
 
 use super::registered_representation::RegisteredRepresentation;
@@ -45,7 +45,7 @@ pub unsafe fn register_real(name: *const c_char, [read, write, measure]: [bool; 
         |given: bool| -> DatarepConversionFn<RealDatatype> { given.then_some(convert as _) };
     let measure: DatarepExtentFn<RealDatatype> = measure.then_some(extent as _);
     let extra_state = std::ptr::null_mut();
-    // SAFETY: by the caller's contract.
+    // SAFETY: the caller passes a C string or null, and the functions live as long as the process.
     unsafe {
         real::PMPI_Register_datarep(
             name,
@@ -72,7 +72,7 @@ pub fn record(rt: &Runtime, name: &CStr, given: [bool; 3], code: c_int) {
 /// Registers all recorded representations with a library that has been reinitialised.
 pub fn rebuild(rt: &Runtime) {
     for recorded in &objects(rt).representations {
-        // SAFETY: a C string.
+        // SAFETY: the recorded name is a C string.
         let code = unsafe { register_real(recorded.name.as_ptr(), recorded.given) };
         if code != recorded.code {
             log_not_rebuilt(&format!("data representation {:?}", recorded.name), code);

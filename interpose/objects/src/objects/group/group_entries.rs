@@ -53,7 +53,7 @@ pub fn session(rt: &Runtime, group: VirtGroup) -> u64 {
         .unwrap_or(0)
 }
 
-/// Creates a group of these members; without any, returns `MPI_GROUP_EMPTY`.
+/// Creates a group of these members; returns `MPI_GROUP_EMPTY` without members.
 ///
 /// `session` is the program's handle of the group's session; zero for the World Model.
 pub fn create(rt: &Runtime, members: Vec<Worker>, session: u64) -> Result<VirtGroup, c_int> {
@@ -86,7 +86,7 @@ fn drop_real(rt: &Runtime, index: u32) -> c_int {
     if group.0.is_null() {
         return SUCCESS;
     }
-    // SAFETY: a group of the runtime.
+    // SAFETY: a group of the runtime, which no other code uses.
     unsafe { real::PMPI_Group_free(&mut group) }
 }
 
@@ -151,7 +151,7 @@ fn make_of_spawned(rt: &Runtime, members: &[Worker]) -> Result<Option<RealGroup>
             made.transpose()
         });
         for mut group in unions.drain(1..) {
-            // SAFETY: a group of the runtime.
+            // SAFETY: a group of the runtime, which no other code uses.
             unsafe { real::PMPI_Group_free(&mut group) };
         }
         made

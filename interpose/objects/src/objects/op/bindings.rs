@@ -46,7 +46,7 @@ impl Bindings {
         Some(trampoline)
     }
 
-    /// Releases a trampoline; its function stays bound until it is reused.
+    /// Releases a trampoline; its function stays bound until the trampoline is reused.
     pub(super) fn release(&mut self, trampoline: usize) {
         self.free.push_back(trampoline);
     }

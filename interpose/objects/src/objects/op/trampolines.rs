@@ -1,6 +1,6 @@
 //! Trampolines: functions that the real library calls in a reduction.
 //!
-//! Each one calls the reduction function of the program that is bound to it.
+//! Each trampoline calls the reduction function of the program that is bound to the trampoline.
 #![allow(unsafe_code)]
 
 use super::bindings::TRAMPOLINES;

@@ -12,7 +12,7 @@ use understudy_numbers::Worker;
 
 pub const ERR_SESSION: c_int = 78;
 
-/// Process sets, which any implementation has (11.3.2).
+/// Process sets that every implementation provides (11.3.2).
 pub const SETS: [&CStr; 2] = [WORLD, SELF];
 const WORLD: &CStr = c"mpi://WORLD";
 const SELF: &CStr = c"mpi://SELF";

@@ -13,8 +13,8 @@ pub struct RealToolHandles {
     pub(super) is_open: bool,
     /// True if the interface was initialised before `MPI_Init`.
     ///
-    /// A reset returns the library to its state before `MPI_Init`, where the interface is then
-    /// initialised.
+    /// A reset returns the library to its state before `MPI_Init`, in which the interface is
+    /// already initialised.
     pub(super) was_open: bool,
     /// True if the message of [`check_communicators`](super::written::check_communicators) was
     /// logged.

@@ -58,7 +58,7 @@ pub fn set_real(rt: &Runtime, kind: ToolHandleKind, index: u32, real: *mut c_voi
 /// library then leave the interface initialised.
 pub fn open(rt: &Runtime, required: c_int, provided: &mut c_int, is_before: bool) -> c_int {
     let _never_abandoned = NeverAbandoned::new();
-    // SAFETY: a plain argument.
+    // SAFETY: an integer, and a variable for the result.
     let rc = unsafe { real::PMPI_T_init_thread(required, provided) };
     let mut tools = rt.objects.tools.borrow_mut();
     tools.is_open |= rc == SUCCESS;
@@ -147,7 +147,7 @@ fn describe(
         &mut variable,
         &mut [0; 5],
     ))?;
-    // SAFETY: a C string in this array.
+    // SAFETY: the library has written a C string to this array.
     variable.name = unsafe { CStr::from_ptr(name.as_ptr()) }.to_bytes().to_vec();
     Ok(variable)
 }
@@ -214,7 +214,7 @@ pub fn find_cvar(rt: &Runtime, name: &[u8]) -> Result<VariableInfo, c_int> {
 fn index_of(name: &[u8]) -> Result<c_int, c_int> {
     let (name, mut index) = (c_name(name), 0);
     let _never_abandoned = NeverAbandoned::new();
-    // SAFETY: a C string.
+    // SAFETY: a C string, and a variable for the index.
     check(unsafe { real::PMPI_T_cvar_get_index(name.as_ptr(), &mut index) })?;
     Ok(index)
 }
@@ -248,7 +248,7 @@ pub fn make_cvar(rt: &Runtime, cvar: &Cvar) -> Result<(*mut c_void, c_int), c_in
 pub fn make_pvar(rt: &Runtime, pvar: &Pvar) -> Result<(*mut c_void, c_int), c_int> {
     let (name, mut index) = (c_name(&pvar.name), 0);
     let _never_abandoned = NeverAbandoned::new();
-    // SAFETY: a C string.
+    // SAFETY: a C string, and a variable for the index.
     check(unsafe { real::PMPI_T_pvar_get_index(name.as_ptr(), pvar.class, &mut index) })?;
     let mut object =
         BoundObject::new(rt, describe_pvar(rt, index)?.bind, pvar.object).ok_or(INVALID)?;

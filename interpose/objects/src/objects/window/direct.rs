@@ -1,8 +1,8 @@
 //! Windows whose memory this process has mapped: locks, and operations left to the library.
 //!
-//! The origin of an accumulate performs it itself, in the target's memory, under a lock of the
-//! target that makes it atomic (MPI 4.1, 12.7.1). That holds for all accumulates of such a window,
-//! with any datatype: an accumulate of the library would not use the lock.
+//! The origin of an accumulate performs the operation itself, in the target's memory, under a lock
+//! of the target that makes the accumulate atomic (MPI 4.1, 12.7.1). All accumulates on such a
+//! window use the lock, with any datatype: an accumulate of the library would not use it.
 //!
 //! The locks are words of a shared file. A taken lock contains the number of the owner's MPI
 //! instance plus one. In any other instance this value means that the lock is free, so a lock whose
@@ -29,7 +29,7 @@ use understudy_numbers::ProcessNumber;
 
 /// Distance of two locks in bytes: a cache line for each.
 const STRIDE: usize = 64;
-/// Number of locks of accumulates, which targets share if there are more of them.
+/// Number of locks of accumulates, which targets share if there are more targets than locks.
 const LOCKS: usize = PAGE_SIZE / STRIDE;
 /// Number of attempts to take a lock before the processor is yielded.
 const SPINS: u32 = 100;
@@ -80,7 +80,7 @@ impl LockMapping {
         let bytes = LockMapping::bytes(members);
         let file = window_memory::open_locks(window, bytes as u64)?;
         let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
-        // SAFETY: a new mapping.
+        // SAFETY: a new mapping, which replaces no other mapping.
         let at = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -107,7 +107,8 @@ impl LockMapping {
     }
 
     fn epoch_lock(&self, rank: usize) -> Option<&AtomicU64> {
-        // SAFETY: as above.
+        // SAFETY: a word of the mapping, which has one word per member and lives as long as
+        // `self`.
         (rank < self.members)
             .then(|| unsafe { self.at.byte_add(PAGE_SIZE + rank * STRIDE).cast().as_ref() })
     }

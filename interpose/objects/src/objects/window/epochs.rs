@@ -17,7 +17,7 @@ pub const NO_CHECK: c_int = 1;
 pub enum LockKind {
     Shared,
     Exclusive,
-    /// No lock: the program asserts that there are no conflicting ones (`MPI_MODE_NOCHECK`).
+    /// No lock: the program asserts that no conflicting locks exist (`MPI_MODE_NOCHECK`).
     ///
     /// Libraries rely on this assertion (MPI 4.1, 12.5.5), and so does the runtime.
     Unchecked,
@@ -47,7 +47,7 @@ impl LockKind {
 /// Open epochs of a window.
 #[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Epochs {
-    /// True if another fence may follow the last one; equal in all members.
+    /// True if another fence may follow the last fence; equal in all members.
     pub is_fenced: bool,
     /// Assertion of `MPI_Win_lock_all`, if all members are locked.
     pub all: Option<i32>,

@@ -34,7 +34,7 @@ impl PassiveLock<'_> {
         PassiveLock { word, generation }
     }
 
-    /// Changes the state if `change` returns a new one; returns true in that case.
+    /// Changes the state if `change` returns a new state; returns true in that case.
     #[inline]
     fn change(self, change: impl Fn(u32) -> Option<u32>) -> bool {
         let mut found = self.word.load(Ordering::Relaxed);

@@ -13,17 +13,17 @@ pub enum NumberType {
 }
 
 impl NumberType {
-    /// Adds one number to another, which is copied to `before` first.
+    /// Adds a number to the number at `into`, which is first copied to `before`.
     ///
     /// # Safety
     /// `from` and `into` must point to numbers of this type, and `before`, if given, to memory for
-    /// one.
+    /// a number of this type.
     #[inline]
     pub unsafe fn add(self, from: *const c_void, into: *mut c_void, before: Option<*mut c_void>) {
         macro_rules! add {
             ($type:ty, $add:expr) => {{
                 let (from, into) = (from.cast::<$type>(), into.cast::<$type>());
-                // SAFETY: by the caller's contract.
+                // SAFETY: the caller passes addresses of numbers of this type, aligned or not.
                 unsafe {
                     let (number, found) = (from.read_unaligned(), into.read_unaligned());
                     if let Some(before) = before {

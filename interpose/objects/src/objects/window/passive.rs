@@ -40,7 +40,7 @@ pub fn open_in_library(rt: &Runtime, win: VirtWin) -> c_int {
     };
     let (Epochs { all, locks, .. }, mut in_library, real) =
         (&window.epochs, direct.library_epochs(), real_win(rt, win));
-    // SAFETY: a window of the runtime.
+    // SAFETY: a window of the runtime, whose locks exclude conflicting locks.
     unsafe {
         if all.is_some() && !in_library.all {
             match real::PMPI_Win_lock_all(NO_CHECK, real) {

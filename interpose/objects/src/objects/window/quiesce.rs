@@ -49,13 +49,13 @@ fn flush(rt: &Runtime, window: &OrderedWindow) -> mpi::Result<()> {
         check(unsafe { real::PMPI_Win_flush_all(*real) })?;
     }
     for rank in epochs.locks.ranks() {
-        // SAFETY: as above.
+        // SAFETY: a window of the runtime, in an epoch with a lock of this rank.
         check(unsafe { real::PMPI_Win_flush(rank, *real) })?;
     }
     Ok(())
 }
 
-/// Blocks until all members whose memory others may write have been captured.
+/// Blocks until all members whose memory other processes may write have been captured.
 ///
 /// No member continues earlier. Collective over the members of each window.
 ///

@@ -163,14 +163,14 @@ pub fn cached_window_and_memory(
     Some((direct, memory, bytes))
 }
 
-/// Adds a number to one in the cached part, which is copied to `before` first.
+/// Adds a number to the target's number, which is first copied to `before`.
 ///
 /// Returns false, and changes nothing, if the target is not the cached part, or if the datatype is
 /// not the cached one.
 ///
 /// # Safety
 /// `number` must point to a number of this datatype in the program, and `before`, if given, to
-/// memory for one.
+/// memory for a number of this datatype.
 #[inline(always)]
 pub unsafe fn add(
     rt: &Runtime,
@@ -193,7 +193,7 @@ pub unsafe fn add(
     let Some(_locked) = recent.direct.lock(rank as usize) else {
         return false;
     };
-    // SAFETY: by the caller's contract; the other address is inside of the window's memory.
+    // SAFETY: the caller passes valid numbers; the target's address is in the window's memory.
     unsafe { number_type.add(number, address as *mut c_void, before) };
     true
 }

@@ -43,7 +43,7 @@ pub struct SharedRegion {
     pub(super) base: u64,
     /// Segments of the members, in the order of ranks.
     pub(super) segments: Vec<Segment>,
-    /// Offsets of the segments from `base`, and the end of the last one.
+    /// Offsets of the segments from `base`, and the end of the last segment.
     pub(super) starts: Vec<u64>,
     /// Number of the window in the names of its files.
     pub(super) window: u64,
@@ -56,7 +56,7 @@ fn may_have_gaps(segments: &[Segment]) -> bool {
     !segments.is_empty() && segments.iter().all(|segment| segment.may_have_gap)
 }
 
-/// Returns the offsets of the segments, followed by the end of the last one.
+/// Returns the offsets of the segments, followed by the end of the last segment.
 ///
 /// Gaps exist only if all members allow gaps.
 pub(super) fn segment_starts(segments: &[Segment]) -> Vec<u64> {
@@ -105,7 +105,7 @@ impl SharedRegion {
         !self.owners.is_empty()
     }
 
-    /// True if this process and that member are on one node.
+    /// True if this process and the member with this rank are on one node.
     ///
     /// Both have then mapped one file.
     pub fn shares_node_with(&self, rt: &Runtime, member: usize) -> bool {
@@ -123,8 +123,8 @@ impl SharedRegion {
 
     /// Returns the address of a member's segment in this process, and the member's request.
     ///
-    /// For an empty segment, Open MPI reports the address at which it would be, unless there are
-    /// gaps; MPICH reports no address.
+    /// For an empty segment, Open MPI reports the address at which the segment would begin, unless
+    /// there are gaps; MPICH reports no address.
     pub fn segment(&self, rank: usize) -> Option<(u64, Segment)> {
         let (start, segment) = (self.starts.get(rank)?, *self.segments.get(rank)?);
         let has_no_address =
@@ -171,7 +171,7 @@ impl SharedRegion {
             usize::MAX,
             0,
         ];
-        // SAFETY: a new mapping.
+        // SAFETY: a new mapping, which replaces no other mapping.
         let base = unsafe { raw_syscall::syscall(libc::SYS_mmap, arguments) };
         if base < 0 {
             return Err(io::Error::from_raw_os_error(-base as i32));
@@ -198,7 +198,7 @@ impl SharedRegion {
     /// Unmaps the memory of a window that does not exist any more.
     pub fn unmap(&self) {
         if self.base != 0 {
-            // SAFETY: mapped by `map`.
+            // SAFETY: `map` has created the mapping, and no window uses it any more.
             unsafe { libc::munmap(self.base as *mut _, self.length() as usize) };
         }
     }

@@ -18,7 +18,7 @@ impl BlockedSignals {
         }
     }
 
-    /// Calls `work` with the signals that were blocked before this guard; then blocks all again.
+    /// Calls `work` with the signal mask from before this guard; then blocks all signals.
     pub fn without_blocking<T>(&self, work: impl FnOnce() -> T) -> T {
         self.restore();
         let result = work();

@@ -223,6 +223,6 @@ pub fn serve(rt: &Runtime, descriptors: [OwnedFd; 3], blocked_signals: &BlockedS
 }
 
 fn end() -> ! {
-    // SAFETY: the end of the process.
+    // SAFETY: the process ends here, without destructors.
     unsafe { libc::_exit(0) }
 }

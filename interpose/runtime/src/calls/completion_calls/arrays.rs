@@ -33,7 +33,7 @@ impl RequestArrays {
     /// The arrays must be valid and `index` below their length.
     #[allow(clippy::mut_from_ref)] // The array is the program's memory.
     pub unsafe fn request(&self, index: usize) -> &mut VirtRequest {
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller passes an index below the length of the program's array.
         unsafe { &mut *self.requests.add(index) }
     }
 
@@ -51,7 +51,7 @@ impl RequestArrays {
         if count == 0 {
             return Ok(ManyResult::Ended);
         }
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the program's arrays have `count` elements from index `first` on.
         unsafe {
             let statuses = if self.statuses.is_null() {
                 self.statuses
@@ -74,7 +74,7 @@ impl RequestArrays {
         if self.statuses.is_null() || !is_foreign_abi() {
             return Vec::new();
         }
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the program's array of `count` statuses.
         (0..self.count)
             .map(|index| unsafe { (*self.statuses.add(index)).error })
             .collect()
@@ -86,7 +86,7 @@ impl RequestArrays {
     /// As [`RequestArrays::request`].
     pub unsafe fn restore_errors(&self, errors: &[c_int], count: usize) {
         for (index, &error) in errors.iter().enumerate().take(count) {
-            // SAFETY: the caller guarantees it.
+            // SAFETY: `index` is below `count`, which does not exceed the number of statuses.
             unsafe { (*self.statuses.add(index)).error = error };
         }
     }
@@ -97,7 +97,7 @@ impl RequestArrays {
     /// As [`RequestArrays::request`].
     pub unsafe fn put(&self, index: usize, outcome: &RequestOutcome) {
         if !self.statuses.is_null() {
-            // SAFETY: the caller guarantees it.
+            // SAFETY: `index` is below the number of statuses, and the array is not null.
             unsafe {
                 self.statuses.add(index).write(Status {
                     error: outcome.rc,

@@ -137,7 +137,7 @@ pub(super) unsafe fn access(
     };
     let start = start_of(rt, &file, at, memory.bytes().div_ceil(file.view.unit))?;
     let ranges = layout_of(rt, fh, &file)?.ranges(start * file.view.unit, memory.bytes());
-    // SAFETY: the caller guarantees it.
+    // SAFETY: `memory` describes the program's buffer.
     let bytes = unsafe {
         match direction {
             AccessDirection::Read => read(rt, fh, &file, &ranges, &memory)?,
@@ -222,7 +222,7 @@ unsafe fn read(
         })
     };
     if let Some(plain) = memory.plain() {
-        // SAFETY: the caller guarantees it.
+        // SAFETY: `plain` is the program's buffer, which has no other users during the call.
         return Ok(read(unsafe { &mut *plain })? as u64);
     }
     let mut data = vec![0; memory.bytes() as usize];
@@ -239,7 +239,7 @@ unsafe fn write(
     memory: &AccessMemory,
 ) -> FileResult<u64> {
     let open = file::descriptor(rt, fh)?;
-    // SAFETY: the caller guarantees it.
+    // SAFETY: `memory` describes the program's buffer.
     let data = unsafe { memory.gather(rt)? };
     locked(rt, file, &open, libc::F_WRLCK, ranges, || {
         user::note_overwriting(rt, &open, ranges);

@@ -35,7 +35,7 @@ fn status_of(bytes: u64) -> Status {
 
 /// Waits until all processes of a collective write have written.
 ///
-/// A process that reads afterwards finds the data of the others.
+/// A process that reads afterwards finds the data of all other processes.
 fn end_together(rt: &Runtime, fh: VirtFile, direction: AccessDirection) -> FileResult<()> {
     match direction {
         AccessDirection::Write => Ok(comm_of(rt, &entry(rt, fh)?).barrier()?),
@@ -56,7 +56,7 @@ unsafe fn access_blocking(
     is_collective: bool,
     status: *mut Status,
 ) -> FileResult<()> {
-    // SAFETY: the caller guarantees it.
+    // SAFETY: the program's buffer, and its address for the status or null.
     unsafe {
         if is_collective && (direction == AccessDirection::Write || at == AccessStart::Ordered) {
             together(rt, fh)?;
@@ -64,7 +64,7 @@ unsafe fn access_blocking(
             cut::here(rt)?;
         }
         let done = access(rt, fh, direction, at, buffer);
-        // The other processes wait, although this one may fail.
+        // The other processes wait, although this process may have failed.
         if is_collective && matches!(done, Ok(_) | Err(FileFailure::Class(_))) {
             end_together(rt, fh, direction)?;
         }
@@ -89,7 +89,7 @@ unsafe fn access_nonblocking(
         return Err(class(ERR_ARG));
     }
     cut::here(rt)?;
-    // SAFETY: the caller guarantees it.
+    // SAFETY: the program's buffer, and its address for the request.
     unsafe {
         let bytes = access(rt, fh, direction, at, buffer)?;
         let done = requests::add_done(
@@ -126,7 +126,7 @@ unsafe fn begin_split(
     } else {
         cut::here(rt)?;
     }
-    // SAFETY: the caller guarantees it.
+    // SAFETY: the program's buffer.
     let done = unsafe { access(rt, fh, direction, at, buffer) };
     if is_together && matches!(done, Ok(_) | Err(FileFailure::Class(_))) {
         end_together(rt, fh, direction)?;
@@ -155,7 +155,7 @@ unsafe fn end_split(
     if let Some(mut file) = file::get_mut(rt, fh) {
         file.split = None;
     }
-    // SAFETY: the caller guarantees it.
+    // SAFETY: the program's address for the status, or null.
     unsafe { put_status(status, status_of(bytes)) };
     Ok(())
 }

@@ -129,7 +129,7 @@ pub(super) fn comm_of(rt: &Runtime, file: &OpenFile) -> RealComm {
 /// # Safety
 /// `to` is valid for the value, or null.
 pub(super) unsafe fn put<T>(to: *mut T, value: T) -> FileResult<()> {
-    // SAFETY: the caller guarantees it.
+    // SAFETY: `to` is valid for the value, or null.
     unsafe { arguments::put(to, value) }.map_err(class)
 }
 

@@ -219,7 +219,7 @@ impl AccessMemory {
     /// The elements must be the program's buffer.
     pub(super) unsafe fn gather(&self, rt: &Runtime) -> FileResult<Cow<'_, [u8]>> {
         if let Some(plain) = self.plain() {
-            // SAFETY: the caller guarantees it.
+            // SAFETY: `plain` is the program's buffer, which does not change during the call.
             return Ok(Cow::Borrowed(unsafe { &*plain }));
         }
         let mut data = vec![0; self.bytes() as usize];

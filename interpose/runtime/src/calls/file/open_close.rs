@@ -44,7 +44,7 @@ unsafe fn path_of(name: *const c_char) -> FileResult<PathBuf> {
     if name.is_null() {
         return Err(class(ERR_ARG));
     }
-    // SAFETY: the caller guarantees it.
+    // SAFETY: a C string of the program; null is excluded above.
     let name = unsafe { CStr::from_ptr(name) };
     let plain = CString::new(without_type(name)).map_err(|_| class(ERR_BAD_FILE))?;
     if plain.is_empty() {
@@ -101,7 +101,7 @@ fn duplicate(rt: &Runtime, parent: VirtComm) -> FileResult<VirtComm> {
     }
     cut::collective(rt, parent)?;
     let mut made = None;
-    // SAFETY: a communicator, and an address for the new one.
+    // SAFETY: a communicator, and an address for the new handle.
     let duplicate = |new: &mut RealComm| unsafe { real::PMPI_Comm_dup(real_comm(rt, parent), new) };
     library(create::make(
         rt,

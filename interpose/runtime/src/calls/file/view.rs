@@ -50,7 +50,7 @@ unsafe fn representation_of(name: *const c_char) -> FileResult<Representation> {
     if name.is_null() {
         return Err(class(ERR_ARG));
     }
-    // SAFETY: the caller guarantees it.
+    // SAFETY: a C string of the program; null is excluded above.
     let name = unsafe { CStr::from_ptr(name) }.to_bytes();
     match &name.to_ascii_lowercase()[..] {
         b"native" | b"internal" => Ok(Representation::Native),

@@ -43,7 +43,7 @@ fn make(
         Err(rc) => return Ok(Err(rc)),
     };
     let mut made = None;
-    // SAFETY: a communicator.
+    // SAFETY: a communicator, and an address for the new handle.
     let duplicate = |new: &mut RealComm| unsafe { real::PMPI_Comm_dup(real_comm(rt, comm), new) };
     let rc = recovery::check(
         rt,
@@ -197,7 +197,8 @@ pub unsafe extern "C" fn MPI_Win_allocate(
                     return rc;
                 }
                 let base = window.base as *mut c_void;
-                // SAFETY: this number of bytes of the program's memory; its address for the result.
+                // SAFETY: `size` bytes of the program's memory, and the program's address for the
+                // result.
                 unsafe {
                     baseptr.cast::<*mut c_void>().write_unaligned(base);
                     real::PMPI_Win_create(base, size, disp_unit, hints, window_comm, new)
