@@ -21,7 +21,7 @@ pub enum Trigger {
     Commit { rank: u32, epoch: u64 },
     /// The replicas of all of this number of workers have been reduced.
     JustReduced { workers: u32 },
-    /// Replicas have been reduced this number of times, and a checkpoint was committed since.
+    /// Replicas have been reduced this number of times, and then a checkpoint was committed.
     ///
     /// The persistent replica store of a failed process is reduced as well.
     Reduced { workers: u32, times: usize },

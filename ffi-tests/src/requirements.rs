@@ -95,7 +95,7 @@ fn test_name() -> String {
         .unwrap_or_else(|_| own.name().unwrap_or("unknown test").to_owned())
 }
 
-/// Records that the running test lacks something, and shows nothing or less.
+/// Records that the running test lacks a requirement, and so tests less or nothing.
 ///
 /// # Panics
 /// If `FFI_TESTS_REQUIRE` names the requirement.

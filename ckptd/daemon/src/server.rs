@@ -16,11 +16,11 @@ use understudy_sockets::{Poller, Ready, Registry, Source};
 use understudy_wire::auth;
 use understudy_wire::io::Interest;
 
-/// Limit of clients; authenticated ones are never displaced by others.
+/// Limit of clients; authenticated clients are never displaced.
 const MAX_CLIENTS: usize = 1000;
 /// Limit of unauthenticated clients; a new one displaces the oldest.
 const MAX_UNAUTHENTICATED: usize = 64;
-/// Limit of new clients that are accepted before the others are served.
+/// Limit of new clients that are accepted before connected clients are served.
 const MAX_ACCEPTS_PER_TURN: usize = 32;
 
 /// Options of the daemon.

@@ -121,8 +121,8 @@ impl ControlGroups {
 
     /// Returns the limit that leaves the least memory, like [`ControlGroups::limit`].
     ///
-    /// Reclaimable memory is not added if `ample` bytes or more are free without it: reading
-    /// memory.stat takes longer than reading all other files.
+    /// Reclaimable memory is not added if `ample` bytes or more are free without reclaimable
+    /// memory: reading memory.stat takes longer than reading all other files.
     pub fn limit_within(&self, ample: u64) -> Option<MemoryLimit> {
         let limit_of = |group: &PathBuf| {
             let bytes = self.files.limit(group)?;

@@ -64,7 +64,7 @@ pub struct Job {
     ranks: Vec<ProcessNumber>,
     /// True if dead spares are replaced without a request.
     replenishes: bool,
-    /// Number of living processes of each guardian that has had any.
+    /// Number of living processes of each guardian that has ever started a process.
     load: BTreeMap<Guardian, u32>,
     /// Number of the next process.
     next_number: u32,
@@ -266,8 +266,9 @@ impl Job {
 
     /// Starts a process at this guardian, or at the guardian with the fewest processes.
     ///
-    /// Another guardian is chosen if this one has died or already has a process: one of the same
-    /// node, or, if none is left there, one of a failure domain without lost nodes.
+    /// Another guardian is chosen if this guardian has died or already has a process: a guardian
+    /// of the same node or, if that node has none left, a guardian of a failure domain without
+    /// lost nodes.
     fn start(&mut self, number: ProcessNumber, home: Guardian) {
         let load = |guardian: &Guardian| self.load.get(guardian).copied().unwrap_or(0);
         let guardian = match self.guardians.contains(&home) && load(&home) == 0 {

@@ -52,7 +52,8 @@ pub enum Victim {
     Stored,
     /// Every page of the rank's own replica.
     ///
-    /// All pages are damaged, because only pages modified since are restored from the replica.
+    /// All pages are damaged, because only pages modified since the checkpoint are restored from
+    /// the replica.
     Own,
     /// Data other than pages, in each replica that the rank stores for others.
     State,

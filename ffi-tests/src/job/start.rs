@@ -66,7 +66,9 @@ impl Job {
         })
     }
 
-    /// Runs the job in the directory of an earlier one, which gives it up.
+    /// Runs the job in the directory of an earlier job.
+    ///
+    /// The directory then belongs to the new outcome, and no longer to `before`.
     ///
     /// # Panics
     /// If it cannot be started.

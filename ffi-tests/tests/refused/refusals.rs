@@ -362,7 +362,7 @@ fn another_build_of_the_layer_takes_no_part_in_a_job() {
             if printed < 8 {
                 return false;
             }
-            // By renaming another file to that name, as an installation does.
+            // Replaces the library by a renamed file, as an installation does.
             let new = runtime.with_extension("new");
             let library = std::fs::read(&runtime).expect("a library");
             std::fs::write(&new, rebuilt(&library)).expect("room");

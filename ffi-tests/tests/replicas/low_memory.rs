@@ -37,10 +37,10 @@ fn protected(arguments: &[&str]) -> Job {
 /// Points at which the program waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stop {
-    /// Before the program waits: images are reduced.
+    /// The images have been reduced; the program has not changed its data.
     Reduced,
     Changed,
-    /// Checkpoints have been taken since the change.
+    /// Checkpoints have been taken since the program changed its data.
     Half,
 }
 

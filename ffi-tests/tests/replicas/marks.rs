@@ -73,7 +73,7 @@ fn a_checkpoint_is_taken_where_it_is_wanted() {
         .run();
     assert_undisturbed(&outcome, "wanted");
     outcome.assert_taken_over(&[1]);
-    // The first is that at the end of MPI_Init.
+    // The first checkpoint is taken at the end of MPI_Init.
     outcome.check(
         outcome.last_epoch(0) == 11,
         &format!("{} checkpoints", outcome.last_epoch(0)),

@@ -175,7 +175,8 @@ const DEATHS: &[(&str, &[u32])] = &[
 #[test]
 fn workers_and_buddies_may_die() {
     let mut verdicts = Verdicts::default();
-    // With the persistent replica store of the failed worker, and with replicas of others.
+    // Each failure is tested with the persistent replica store of the failed worker, and with
+    // replicas that other workers store.
     for &(deaths, workers) in variants(DEATHS, 3) {
         for (shared, way) in [("1", ""), ("auto", "; pretend no-memfd")] {
             let fault = format!("{deaths}{way}");

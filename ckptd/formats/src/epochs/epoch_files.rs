@@ -122,8 +122,8 @@ pub fn restorable_epochs(by_worker: &[Vec<EpochKey>]) -> Vec<EpochKey> {
 
 /// Returns a worker's epochs that are not needed any more.
 ///
-/// `complete` are the epochs of which all workers have complete files. The last two of these and
-/// all newer epochs are needed. Epochs of other jobs are never returned.
+/// `complete` are the epochs of which all workers have complete files. The last two complete
+/// epochs and all newer epochs are needed. Epochs of other jobs are never returned.
 pub fn obsolete_epochs(files: &[EpochKey], complete: &BTreeSet<EpochKey>) -> Vec<EpochKey> {
     let Some(second) = complete.iter().rev().nth(1) else {
         return Vec::new();

@@ -129,8 +129,8 @@ impl EventWriter {
 
 fn open(dir: &Path, path: &Path) -> io::Result<File> {
     create_dir_all(dir)?;
-    // A new file, not a truncated one, so that a process that still writes to the old file does not
-    // affect it.
+    // Creates a new file instead of truncating the old one: a process that still writes to the old
+    // file does not affect the new one.
     create_anew(path)
 }
 

@@ -125,7 +125,7 @@ impl PlaceCandidates {
         sessions.find_map(|path| PrivateDirectory::open(path).ok().flatten())
     }
 
-    /// Returns the directory's path without creating it.
+    /// Returns the path of the directory without creating the directory.
     fn find(&self) -> PathBuf {
         if let Some(named) = &self.named {
             return named.join(&self.name);
@@ -214,7 +214,7 @@ fn is_lasting(refused: &DirectoryRefusal) -> bool {
         | DirectoryRefusal::NotADirectory(_)
         | DirectoryRefusal::WrongOwner { .. }
         | DirectoryRefusal::ParentWritable { .. } => true,
-        // The user can correct these, so no other place is tried.
+        // The user can correct the directory or the setting, so no other place is tried.
         DirectoryRefusal::AccessibleToOthers { .. } | DirectoryRefusal::UnusableSetting { .. } => {
             false
         }

@@ -66,7 +66,7 @@ const LAUNCHERS: [Launcher; 3] = [
         services: &[("PMI_FD", AddressService::Pmi1)],
     },
     // srun(1), "OUTPUT ENVIRONMENT VARIABLES". A batch script has SLURM_NTASKS as well, but does
-    // not run in such a step.
+    // not run in a step of srun.
     Launcher {
         job: JobName::Step("SLURM_JOB_ID", "SLURM_STEP_ID"),
         rank: "SLURM_PROCID",

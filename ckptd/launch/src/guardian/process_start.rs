@@ -22,7 +22,7 @@ use understudy_wire::line::{
 };
 
 impl GuardianProcess {
-    /// Starts a process of the program that does not outlive this one.
+    /// Starts a process of the program that does not outlive this guardian.
     ///
     /// A process that cannot be started is reported as ended.
     pub fn start(&mut self, number: ProcessNumber, is_restart: bool) {

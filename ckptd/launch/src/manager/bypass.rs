@@ -1,6 +1,7 @@
 //! Jobs in which some processes run without understudy and others wait for them.
 //!
-//! A wrapper or a limit of single ranks (`mpirun -n 1 a : -n 3 b`) may refuse these alone.
+//! Understudy may refuse only some of the ranks, for example because these ranks have a wrapper or
+//! a limit that other ranks lack (`mpirun -n 1 a : -n 3 b`).
 
 use super::node::NodeState;
 use std::time::Duration;

@@ -20,7 +20,7 @@ use understudy_numbers::{Generation, ProcessNumber, Rank};
 use understudy_pmi::{Answer, GenerationName, MpiLibrary, Namespace, Placement, ServerSettings};
 use understudy_wire::line::ToProcess;
 
-/// Directories below that of the job.
+/// Directories below the job's directory.
 pub(super) const SESSIONS: &str = "sessions";
 pub(super) const SEGMENTS: &str = "segments";
 

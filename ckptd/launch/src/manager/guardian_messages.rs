@@ -57,7 +57,8 @@ impl NodeState {
         let (message, ended) = self.interpret_end(ended);
         if let Some((number, status)) = ended {
             log::info!("process {number} has ended: {message:?}");
-            // Messages that were sent before, by this process or others, precede its end.
+            // Messages that this or another process sent before the end are handled before the end
+            // is reported.
             self.receive_from_processes();
             self.processes.remove(&number);
             self.waiting.remove(&number);

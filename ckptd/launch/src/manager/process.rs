@@ -143,7 +143,8 @@ impl Process {
     pub fn new(caller: RegisteredProcess, registry: &Registry) -> io::Result<Process> {
         let [line, file, pidfd] = caller.files;
         let shared = MappedPage::new(&file)?;
-        // If the process has reported nothing as a rank, another manager has made it one.
+        // An earlier manager may have made the process a rank; the page contains the last
+        // generation for which it was ready.
         let ready = shared
             .page()
             .ready

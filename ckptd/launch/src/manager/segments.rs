@@ -1,7 +1,7 @@
 //! Memory that ranks of a node share while `/dev/shm` is full.
 //!
-//! MPI libraries keep it in files. Open MPI takes any directory for them, and aborts where the
-//! file system has no room; MPICH takes `/dev/shm` only.
+//! MPI libraries keep this memory in files. Open MPI accepts any directory for the files, and
+//! aborts if the file system is full; MPICH accepts `/dev/shm` only.
 
 use crate::print_message::print_message;
 use std::ffi::OsStr;

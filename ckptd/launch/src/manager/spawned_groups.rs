@@ -192,7 +192,7 @@ impl SpawnedGroups {
         match is_good {
             true => {
                 self.is_awaited = true;
-                // No worker is rolled back after that.
+                // No worker is rolled back after the end of the program.
                 let captured = self.groups.iter_mut().filter(|group| group.is_captured);
                 captured.for_each(SpawnedGroup::make_permanent);
             }
@@ -200,7 +200,7 @@ impl SpawnedGroups {
         }
     }
 
-    /// Begins the next program of a script; remaining processes of the previous one continue.
+    /// Begins the next program of a script; remaining processes of the previous program continue.
     pub fn begin_program(&mut self) {
         self.programs += 1;
         self.is_awaited = false;

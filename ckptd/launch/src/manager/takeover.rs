@@ -32,7 +32,9 @@ pub struct Takeover {
 }
 
 impl Takeover {
-    /// True if the leader leads: at once if this manager does not follow another one.
+    /// True if the leader has sent an order to this manager.
+    ///
+    /// Always true if this manager does not follow a dead manager.
     pub fn is_led(&self) -> bool {
         self.is_led || self.size.is_none()
     }

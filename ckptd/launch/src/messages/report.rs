@@ -51,7 +51,7 @@ pub enum Report {
     ///
     /// The job has this status if all other processes succeed.
     Spawned(i32),
-    /// The job cannot continue on this node; the reason.
+    /// The job cannot continue on this node, for this reason.
     CannotContinue(String),
     /// This node's ranks have entered a fence ([`understudy_pmi::Fence`]).
     Fence {

@@ -188,7 +188,7 @@ mod tests {
         ));
     }
 
-    /// Sums overflowed, and a list had an element for each slot.
+    /// Regression test: sums of slots overflowed, and a list had an element for each slot.
     #[test]
     fn numbers_of_slots_may_be_large_but_their_sum_is_checked() {
         let most = u32::MAX;

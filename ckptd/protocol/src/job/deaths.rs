@@ -81,7 +81,7 @@ impl Job {
         self.actions.extend(broken.map(kill));
     }
 
-    /// Handles the loss of a node: the replica stores there are lost as well.
+    /// Handles the loss of a node: its replica stores are lost as well.
     pub(super) fn node_lost(&mut self, node: Node) {
         self.domains.lose(node);
         let nodes = &self.nodes;
@@ -273,7 +273,7 @@ impl Job {
 
     /// Handles the death of a spare before it was ready.
     ///
-    /// The next one would die in the same way.
+    /// The next spare would die in the same way.
     pub(super) fn stop_replenishing(&mut self) {
         self.has_failed_to_replenish = true;
         let spares = self.spares_left();
