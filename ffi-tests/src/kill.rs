@@ -9,7 +9,7 @@ use understudy_formats::events::{EventReader, Kind, ProcessNumber, file_name};
 /// A moment in a job.
 #[derive(Clone, Copy, Debug)]
 pub enum Trigger {
-    /// All ranks have been started; they are in MPI_Init or before.
+    /// All ranks have been started; they are in MPI_Init or have not called it yet.
     Launched,
     /// This rank has returned from the MPI library's MPI_Init, but not yet from understudy's.
     Started { rank: u32 },

@@ -121,7 +121,7 @@ pub fn on_path(name: &str) -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-/// Entries of /dev/shm, and of this user's own directory there.
+/// Entries of /dev/shm, and of this user's own directory in /dev/shm.
 pub fn shared_memory() -> Vec<std::fs::DirEntry> {
     let directories = [
         PathBuf::from(private_directories::SHARED_MEMORY_DIRECTORY),
@@ -237,7 +237,7 @@ pub fn mpich_example(name: &str) -> Option<PathBuf> {
     })
 }
 
-/// True if `make setup` has installed MPICH; prints it if not.
+/// True if `make setup` has installed MPICH; otherwise prints that it is missing.
 fn has_mpich() -> bool {
     let is_there = mpich().join("mpicc").is_file();
     if !is_there {

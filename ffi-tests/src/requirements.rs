@@ -28,7 +28,7 @@ pub enum Requirement {
     Machine,
     /// MPICH (`make setup`).
     Mpich,
-    /// Namespaces, several users and mounts, which root has.
+    /// Namespaces, several users and mounts, which only root may create.
     Namespaces,
     /// Packages of Python and LAMMPS with threads (`make python`).
     Python,

@@ -26,7 +26,7 @@ const MAX_ACCEPTS_PER_TURN: usize = 32;
 /// Options of the daemon.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// Path of the socket; `None` for the default one.
+    /// Path of the socket; `None` for the default path.
     pub socket: Option<PathBuf>,
     /// Address for clients of other nodes, which must have a token.
     pub listen: Option<SocketAddr>,

@@ -25,7 +25,7 @@ impl Answer {
         (Answer(slot.clone()), AnswerCancellation(slot))
     }
 
-    /// Replies with these bytes; no effect if the generation has ended meanwhile.
+    /// Replies with these bytes; no effect if the generation has ended.
     pub fn give(self, bytes: Vec<u8>) {
         resolve(&self.0, Some(bytes));
     }

@@ -40,12 +40,12 @@ pub struct Job {
     guardians: BTreeSet<Guardian>,
     /// Guardians that died before all guardians had joined.
     absent: BTreeSet<Guardian>,
-    /// Node of each guardian, also of dead ones.
+    /// Node of each guardian, also of dead guardians.
     nodes: BTreeMap<Guardian, Node>,
     domains: Domains,
     /// Processes that were started for an earlier manager, until all guardians have joined.
     earlier_processes: BTreeMap<ProcessNumber, (Guardian, ProcessHistory)>,
-    /// True if this manager follows another one.
+    /// True if this manager follows a dead manager.
     follows_manager: bool,
     members: BTreeMap<ProcessNumber, Member>,
     living: BTreeSet<ProcessNumber>,
@@ -146,7 +146,7 @@ impl Job {
         self.follows_manager = true;
     }
 
-    /// Sets whether spares that have died unused are replaced by new ones.
+    /// Sets whether spares that have died unused are replaced by new spares.
     #[must_use]
     pub fn with_replenishing(self, replenishes: bool) -> Job {
         Job {
@@ -455,7 +455,7 @@ impl Job {
         {
             return;
         }
-        // A process that has a replica store by now cannot adopt another one.
+        // A process that has a replica store by now cannot adopt another store.
         self.start_adopters();
         let is_first = !self.is_protected && !self.has_begun();
         if self.awaits_adopters() || (!is_first && self.awaits_placement_hints()) {

@@ -71,7 +71,7 @@ pub struct JobState {
     pub started_ns: u64,
     pub protection: Protection,
     pub checkpoint: Option<LastCheckpoint>,
-    /// Reason why the job was lost, if it was.
+    /// Reason why the job was lost; `None` if it was not lost.
     pub lost: Option<String>,
     /// Number of completed recoveries.
     pub recoveries: u32,
@@ -219,7 +219,7 @@ impl JobState {
                 job,
                 ..
             } => {
-                // The directory contains a later job after an earlier one.
+                // The directory contains a later job after an earlier job.
                 if self.job != job {
                     *self = Self::new();
                 }

@@ -27,7 +27,7 @@ pub struct RunRecord {
 }
 
 impl RunRecord {
-    /// Writes the record, in place of an earlier one.
+    /// Writes the record, in place of an earlier record.
     ///
     /// The file has mode 0600, because a command line may contain confidential data.
     ///

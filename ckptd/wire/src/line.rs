@@ -154,7 +154,7 @@ pub struct SharedPage {
     ///
     /// Written by the process.
     pub is_inside: AtomicU32,
-    /// Last generation for which the process was ready, plus one; written by it.
+    /// Last generation for which the process was ready, plus one; written by the process.
     pub ready: AtomicU32,
     /// Set if the process has been in a generation that began, or has adopted replicas.
     ///

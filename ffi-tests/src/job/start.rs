@@ -1,4 +1,4 @@
-//! The start of a job, alone or beside others.
+//! The start of a job, alone or beside other jobs.
 
 use super::running_job::RunningJob;
 use super::{Job, STANDARD_INPUT};

@@ -210,7 +210,7 @@ fn a_host_may_be_lost_while_spawned_processes_are_connected() {
     }
 }
 
-/// Failures in the first and the second round, and between two.
+/// Failures in the first and the second round, and between two rounds.
 ///
 /// Between two rounds, a group of the exited processes still exists.
 #[test]
@@ -385,7 +385,7 @@ fn a_spawned_process_on_one_of_several_hosts_may_end_the_job() {
     }
 }
 
-/// The process to kill: a spawned one, or the guardian that has started it.
+/// The process to kill: a spawned process, or the guardian that has started it.
 #[derive(Clone, Copy)]
 enum Victim {
     Spawned,

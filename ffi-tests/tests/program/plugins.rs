@@ -248,7 +248,7 @@ fn numpy_is_imported_while_the_program_runs() {
     kill_often("numpy", || imports("numpy"), 3);
 }
 
-/// Mpi4py requests MPI_THREAD_MULTIPLE, and gets a level at which threads call in turn.
+/// Mpi4py requests MPI_THREAD_MULTIPLE, and is granted a level at which threads call in turn.
 #[test]
 fn threads_of_an_interpreter_call_mpi_and_change_files() {
     let steps = ROUNDS.to_string();

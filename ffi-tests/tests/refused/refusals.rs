@@ -1,6 +1,7 @@
 //! Programs that cannot be protected: one clear line states the reason.
 //!
-//! The program then runs unprotected, or stops if the user has requested that.
+//! The program then runs unprotected, or stops if the user has requested protection
+//! (UNDERSTUDY_REQUIRE).
 
 use ffi_tests::living_processes::living_and_lines;
 use ffi_tests::native_runs::native;

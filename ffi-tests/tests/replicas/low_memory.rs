@@ -251,7 +251,7 @@ fn a_survivor_may_die_while_it_gets_its_pages_back() {
     outcome.assert_taken_over(&[1, 3]);
 }
 
-/// A worker whose own image is damaged gets the replica of its buddy.
+/// A worker whose own image is damaged loads the replica of its buddy.
 ///
 /// The buddy's replica lacks the pages that the worker has changed.
 #[test]

@@ -96,7 +96,7 @@ pub fn incomplete_files<'a>(
     listing.into_iter().filter(is_incomplete).collect()
 }
 
-/// Returns the files of all epochs and static data of a job, including incomplete ones.
+/// Returns the files of all epochs and static data of a job, including incomplete files.
 ///
 /// Undo logs are not included; other processes are responsible for them.
 pub fn files_of_job<'a>(listing: impl IntoIterator<Item = &'a str>, lineage: u64) -> Vec<&'a str> {

@@ -25,7 +25,7 @@ pub const OWNER: &str = "understudy-owner";
 
 /// Time limit for a claim: another process of this job may be writing the file.
 const WRITE_TIME_LIMIT: Duration = Duration::from_secs(1);
-/// Interval between two attempts to get a lock.
+/// Interval between two attempts to lock the file.
 const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Description of a job, the content of the owner file.
@@ -240,7 +240,7 @@ impl Ownership {
         Ok(DirectoryOwner::parse(&text))
     }
 
-    /// Writes the owner file, then changes the exclusive lock to a shared one.
+    /// Writes the owner file, then changes the exclusive lock to a shared lock.
     ///
     /// The file is not written if it names this job already. `found` is the present content.
     fn write_and_share(

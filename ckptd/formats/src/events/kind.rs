@@ -170,7 +170,7 @@ described! {
     pub struct SpareChoice {
         pub worker: Worker,
         pub rank: ProcessNumber,
-        /// True if ckptd has chosen the spare; otherwise the built-in rule has.
+        /// True if ckptd has chosen the spare; false if the built-in rule has chosen it.
         pub by_daemon: bool,
     }
 }
@@ -265,7 +265,7 @@ kinds! {
             epoch: Epoch,
             to: ProcessNumber,
             bytes: u64,
-            /// Pages that were not sent, because the buddy has equal ones.
+            /// Pages that were not sent, because the buddy has equal pages.
             alike: u64,
             ns: u64,
         },
@@ -365,7 +365,7 @@ kinds! {
         SparesChosen = "spares_chosen" {
             recovery: u32,
             choices: Vec<SpareChoice>,
-            /// Reason why the built-in rule was used, if it was.
+            /// Reason why the built-in rule was used; `None` if it was not used.
             reason: Option<String>,
         },
         /// A stage of a recovery has ended after `ns` on this rank.

@@ -110,7 +110,7 @@ impl EventWriter {
         loop {
             match file.write(bytes) {
                 Ok(n) if n == bytes.len() => return,
-                // The frame is incomplete, and readers stop at it, so it must be the last one.
+                // The frame is incomplete, and readers stop at it, so it must be the last frame.
                 Ok(_) => return self.disable(&io::Error::from_raw_os_error(libc::ENOSPC)),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return self.disable(&error),

@@ -79,7 +79,7 @@ pub struct GuardianProcess {
     ///
     /// The manager of a job on several nodes ends when its standard input is closed.
     pub(super) managers: Vec<Child>,
-    /// True if no other manager can replace the current one.
+    /// True if no other manager can replace the current manager.
     pub(super) is_last: bool,
     /// Managers that have died since all processes last resumed under one manager.
     pub(super) fruitless_managers: u32,
@@ -289,7 +289,7 @@ impl GuardianProcess {
             .map(then);
     }
 
-    /// Finds or starts another manager after the death of the current one.
+    /// Finds or starts another manager after the death of the current manager.
     ///
     /// Returns an exit status if the job was over.
     fn find_manager(&mut self) -> Result<Option<i32>, Error> {

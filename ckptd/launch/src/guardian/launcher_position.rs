@@ -183,7 +183,7 @@ impl LauncherPosition {
         Ok((line, Some(manager)))
     }
 
-    /// Connects to the manager that replaces a dead one; starts it if necessary.
+    /// Connects to the manager that replaces a dead manager; starts it if necessary.
     ///
     /// The connection is an error if the new manager has died, too. Returns `None` if the job is
     /// over, because its directory has been removed.
@@ -268,7 +268,7 @@ impl LauncherPosition {
     }
 }
 
-/// Connects to the manager in a job's directory; `None` without a living one.
+/// Connects to the manager in a job's directory; `None` if no manager is alive.
 ///
 /// # Errors
 /// Other errors of [`Line::connect`]: the job must not get a second manager.

@@ -45,7 +45,7 @@ pub struct Launcher {
 
 /// Open MPI's mpirun (and `starter`), MPICH's mpiexec, and Slurm's srun.
 ///
-/// A launcher may have been started by another one, which comes later in this list.
+/// A launcher may have been started by another launcher, which is later in this list.
 const LAUNCHERS: [Launcher; 3] = [
     Launcher {
         job: JobName::Variable("PMIX_NAMESPACE"),

@@ -61,7 +61,8 @@ impl Exchange {
 
     /// Registers a namespace of spawned processes, all of which are on `node`.
     ///
-    /// All nodes in `others` must register the namespace; `node` is answered when they have.
+    /// All nodes in `others` must register the namespace; `node` is answered when all of them have
+    /// registered it.
     pub fn join(
         &mut self,
         node: u32,

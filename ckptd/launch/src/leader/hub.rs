@@ -41,7 +41,7 @@ struct UnauthenticatedPeer {
     link: Source<Link>,
     nonce: [u8; 32],
     since: Instant,
-    /// Address of the host from which the connection comes.
+    /// Address of the host that has connected.
     address: IpAddr,
 }
 

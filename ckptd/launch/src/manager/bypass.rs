@@ -25,7 +25,7 @@ impl NodeState {
         may_wait_in_vain.then_some(POLL_INTERVAL)
     }
 
-    /// Ends a job in which some processes were refused and others were not.
+    /// Ends a job in which only some of the processes were refused.
     pub(super) fn end_if_partly_bypassed(&mut self) {
         if self.bypass_limit().is_some() && self.is_bypassed() {
             self.give_up(message::BYPASS_OF_SOME_RANKS.to_owned());

@@ -158,7 +158,7 @@ impl NodeState {
         }
     }
 
-    /// Gives a process the replica store of a dead one.
+    /// Gives a process the replica store of a dead process.
     ///
     /// The process's guardian receives the files, and keeps them from now on.
     pub(super) fn assign_store(&mut self, adopter: ProcessNumber, from: ProcessNumber) {

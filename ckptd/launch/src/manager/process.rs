@@ -218,12 +218,12 @@ impl Process {
         self.ready = Some(generation);
     }
 
-    /// True if the process was in a generation and is not ready for this one.
+    /// True if the process was in a generation and is not ready for `generation`.
     pub fn is_late_for(&self, generation: Generation) -> bool {
         self.ready.is_some_and(|ready| ready < generation)
     }
 
-    /// Returns the time since the process has closed its connection, if it has.
+    /// Returns the time since the process has closed its connection; `None` while it is open.
     ///
     /// A process closes the connection only at its end.
     pub fn time_since_close(&self) -> Option<Duration> {

@@ -44,7 +44,7 @@ fn make_disk_directory(in_memory: &Path) -> Option<PathBuf> {
     Some(directory.path().to_owned())
 }
 
-/// Removes the directory on disk, with files that killed ranks have left there.
+/// Removes the directory on disk, with the files that killed ranks have left in it.
 pub fn remove_disk_directory(in_memory: &Path) {
     if let (Some(job), Ok(Some(own))) =
         (job_of(in_memory), PrivateDirectory::open(&own_directory()))

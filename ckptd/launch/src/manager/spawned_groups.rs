@@ -171,7 +171,7 @@ impl SpawnedGroups {
 
     /// Records that a child has called MPI_Finalize: its failure only sets the job's status.
     ///
-    /// The end of the child may have been reported before.
+    /// The end of the child may have been reported before the call.
     pub fn finalised(&mut self, name: &GenerationName, rank: Rank) {
         let Some(group) = self.group(name) else {
             return;

@@ -20,7 +20,7 @@ type DeferredMessage = (Guardian, FromGuardian, Vec<OwnedFd>);
 pub struct Takeover {
     /// True if the leader has sent an order.
     pub(super) is_led: bool,
-    /// Number of guardians if this manager follows another one.
+    /// Number of guardians if this manager follows a dead manager.
     pub(super) size: Option<u32>,
     pub(super) absent: BTreeSet<Guardian>,
     /// Time of the last poll for absent guardians.

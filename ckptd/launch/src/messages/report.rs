@@ -9,7 +9,7 @@ use understudy_wire::line::{ProcessEnd, ToManager};
 /// A report of a node to the leader.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 pub enum Report {
-    /// A guardian has joined; `had_manager` is true if it had another manager before.
+    /// A guardian has joined; `had_manager` is true if it has had an earlier manager.
     GuardianJoined {
         rank: Guardian,
         workers: u32,

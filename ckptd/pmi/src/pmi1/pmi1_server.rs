@@ -25,7 +25,7 @@ use understudy_wire::io::{Interest, Outbox};
 const MAX_READ_BYTES_PER_TURN: usize = 64 << 10;
 /// Limit of unsent bytes for a client.
 ///
-/// Answers are short, and a client waits for each one.
+/// Answers are short, and a client waits for each answer.
 const MAX_UNSENT_BYTES: usize = 1 << 20;
 
 /// A PMI-1 server.

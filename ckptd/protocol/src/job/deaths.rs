@@ -43,7 +43,7 @@ impl Job {
             .values()
             .any(|member| member.is_alive() && member.is_broken);
         let (is_ending, restarts_from_start) = (self.is_ending(), !self.is_protected);
-        // The process may have left that generation's library since.
+        // The process may have left the library of the aborted generation after its report.
         let is_in_generation =
             |member: &&mut Member| member.is_alive() && member.ready == Some(generation);
         let Some(member) = self.members.get_mut(&number).filter(is_in_generation) else {

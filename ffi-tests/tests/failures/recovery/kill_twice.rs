@@ -164,7 +164,7 @@ fn die(
     });
 }
 
-/// Failures after the first one.
+/// Failures after the first failure.
 struct Deaths(Vec<(u32, &'static str)>);
 
 impl Display for Deaths {

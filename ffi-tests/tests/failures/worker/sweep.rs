@@ -215,7 +215,7 @@ fn faults(counts: &[Counts], calls_per_worker: Option<u64>, late: u64) -> Vec<Fa
     found
 }
 
-/// Faults of the spare or another process during a replay, or just after one.
+/// Faults of the spare or another process during a replay, or just after a replay.
 ///
 /// Trial replays are included.
 fn faults_of_replays() -> Vec<Fault> {
