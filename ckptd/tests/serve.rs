@@ -261,7 +261,8 @@ fn hostile_and_slow_clients_block_no_other_client() {
     greedy.set_nonblocking(true).expect("set");
     let many: Vec<u8> = encode(&Request::Status).expect("short").repeat(4096);
     let _ = greedy.write(&many);
-    // Garbage; later garbage until the buffers are full, without reading.
+    // A client that sends garbage, and one that sends garbage until the buffers are full and never
+    // reads.
     let mut garbage = connect();
     garbage.write_all(&[0xa5; 64]).expect("sent");
     let mut answer = Vec::new();
@@ -271,7 +272,7 @@ fn hostile_and_slow_clients_block_no_other_client() {
     let mut deaf = connect();
     deaf.set_nonblocking(true).expect("set");
     while deaf.write(&[b'U'; 4096]).is_ok() {}
-    // Clients over TCP without a token, more than have room.
+    // Clients over TCP without a token, more than the daemon has room for.
     let tcp = daemon.tcp.expect("listens");
     let strangers: Vec<TcpStream> = (0..150)
         .map(|_| TcpStream::connect(tcp).expect("connected"))
@@ -363,8 +364,8 @@ fn another_user_is_turned_away() {
     let directory = private_directory();
     chown(directory.path(), Some(UNPRIVILEGED_USER), None).expect("given away");
     let program = directory.path().join("ckptd");
-    // Copied by another process: a fork of this one may have a file of it open for writing, which
-    // then could not be executed (ETXTBSY).
+    // Another process copies the file: if this process wrote the copy, a child forked meanwhile
+    // could keep the copy open for writing, and executing it would fail (ETXTBSY).
     let copied = Command::new("cp")
         .arg(env!("CARGO_BIN_EXE_ckptd"))
         .arg(&program)

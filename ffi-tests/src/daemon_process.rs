@@ -17,7 +17,7 @@ use understudy_wire::{Answer, JobStatus, Request};
 /// Longest time for which the tests wait for an answer of the daemon.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Interval of the heartbeats; the daemon considers a spare dead after 10 s without one.
+/// Interval of heartbeats; a spare counts as dead after 10 s without a heartbeat.
 const BEAT: Duration = Duration::from_secs(1);
 
 /// Makes a directory that only this user can enter.
@@ -171,7 +171,7 @@ impl UnrelatedSpare {
             loop {
                 select! {
                     recv(ended) -> _ => return,
-                    // The daemon may have been killed before.
+                    // The daemon may have been killed.
                     recv(beats) -> _ => drop(client.notify(&Request::Beat)),
                 }
             }

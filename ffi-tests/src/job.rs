@@ -197,7 +197,7 @@ impl Job {
         self
     }
 
-    /// Starts the program by a script, which gets the program and its arguments.
+    /// Starts the program by a script, whose arguments are the program and its arguments.
     pub fn started_by(mut self, script: &Path) -> Job {
         let program = std::mem::replace(&mut self.program, script.to_owned());
         self.arguments

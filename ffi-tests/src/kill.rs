@@ -9,7 +9,7 @@ use understudy_formats::events::{EventReader, Kind, ProcessNumber, file_name};
 /// A moment in a job.
 #[derive(Clone, Copy, Debug)]
 pub enum Trigger {
-    /// All ranks have been started; they are in MPI_Init or before.
+    /// All ranks have been started; they are in MPI_Init or have not called it yet.
     Launched,
     /// This rank has returned from the MPI library's MPI_Init, but not yet from understudy's.
     Started { rank: u32 },
@@ -21,7 +21,7 @@ pub enum Trigger {
     Commit { rank: u32, epoch: u64 },
     /// The replicas of all of this number of workers have been reduced.
     JustReduced { workers: u32 },
-    /// Replicas have been reduced this number of times, and a checkpoint was committed since.
+    /// Replicas have been reduced this number of times, and then a checkpoint was committed.
     ///
     /// The persistent replica store of a failed process is reduced as well.
     Reduced { workers: u32, times: usize },

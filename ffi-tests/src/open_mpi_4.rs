@@ -10,7 +10,7 @@ use std::process::Command;
 
 const LAUNCHER: &str = "/usr/bin/mpirun";
 
-/// Moves a job to that launcher and library.
+/// Makes a job use the launcher and the library of the distribution's Open MPI 4.1.
 ///
 /// Returns `None`, and prints the reason, if they are not installed.
 pub fn with_open_mpi_4(job: Job) -> Option<Job> {
@@ -27,7 +27,7 @@ pub fn with_open_mpi_4(job: Job) -> Option<Job> {
         );
         return None;
     }
-    // Both versions are called libmpi.so.40.
+    // The libraries of Open MPI 4.1 and 5 are both called libmpi.so.40.
     let library = "/usr/lib/x86_64-linux-gnu/openmpi/lib:/usr/lib/x86_64-linux-gnu";
     let job = job
         .mpirun(Path::new(LAUNCHER))

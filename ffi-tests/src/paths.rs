@@ -121,7 +121,7 @@ pub fn on_path(name: &str) -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-/// Entries of /dev/shm, and of this user's own directory there.
+/// Entries of /dev/shm, and of this user's own directory in /dev/shm.
 pub fn shared_memory() -> Vec<std::fs::DirEntry> {
     let directories = [
         PathBuf::from(private_directories::SHARED_MEMORY_DIRECTORY),
@@ -134,7 +134,7 @@ pub fn shared_memory() -> Vec<std::fs::DirEntry> {
 /// Path of mpirun.
 ///
 /// # Panics
-/// If the PATH has none.
+/// If no directory of the PATH contains mpirun.
 pub fn mpirun() -> PathBuf {
     on_path("mpirun").expect(
         "there is no mpirun on the PATH; run the tests by `make test`, or after eval \
@@ -237,7 +237,7 @@ pub fn mpich_example(name: &str) -> Option<PathBuf> {
     })
 }
 
-/// True if `make setup` has installed MPICH; prints it if not.
+/// True if `make setup` has installed MPICH; otherwise prints that it is missing.
 fn has_mpich() -> bool {
     let is_there = mpich().join("mpicc").is_file();
     if !is_there {
@@ -301,7 +301,7 @@ fn compiled_by(compiler: &Path, source: &Path) -> PathBuf {
 /// Path of the libmpi that test programs are linked with.
 ///
 /// # Panics
-/// If there is no ldd, or it finds no libmpi.
+/// If ldd is not installed or reports no libmpi.
 pub fn libmpi() -> PathBuf {
     let output = Command::new("ldd").arg(test_program("chatter")).output();
     let text = String::from_utf8(output.expect("there is an ldd").stdout).expect("paths are text");

@@ -15,7 +15,7 @@ pub const MARK: &str = "FFI_TEST_ID";
 pub struct Process {
     pub pid: u32,
     pub parent: u32,
-    /// Rank in the launcher's world, if the process has one.
+    /// Rank in the launcher's world, if the process has a rank.
     pub rank: Option<u32>,
     pub command: String,
 }
@@ -189,7 +189,7 @@ pub fn mapped_shared_memory(pid: u32) -> Vec<String> {
     paths.filter(|path| !path.ends_with(" (deleted)")).collect()
 }
 
-/// Current random bytes that a process got from the kernel (getauxval(3): AT_RANDOM).
+/// Current random bytes that a process has received from the kernel (getauxval(3): AT_RANDOM).
 pub fn random_bytes(pid: u32) -> Option<[u8; 16]> {
     const AT_RANDOM: u64 = 25;
     let auxiliary = std::fs::read(format!("/proc/{pid}/auxv")).ok()?;

@@ -5,7 +5,7 @@ use crate::programs::TestProgram;
 use crate::{Job, Kill, Outcome, Trigger, Verdicts, variants};
 use understudy_formats::events::Kind;
 
-/// Number of workers of such a job.
+/// Number of workers of a job with reduced replicas.
 pub const WORKERS: u32 = 4;
 /// All replicas have been reduced.
 pub const ALL_REDUCED: Trigger = Trigger::Reduced {

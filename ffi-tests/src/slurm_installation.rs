@@ -109,7 +109,7 @@ impl Slurm {
         Slurm::up(directory, &names, |host, words| hosts.on(host, words))
     }
 
-    /// True if Slurm is installed; prints it if not.
+    /// True if Slurm is installed; otherwise prints that it is missing.
     pub fn is_there() -> bool {
         let is_there = tree().join("usr/bin/srun").is_file();
         if !is_there {

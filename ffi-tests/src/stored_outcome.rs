@@ -33,7 +33,7 @@ impl Outcome {
     /// Returns the result that was stored in a directory.
     ///
     /// # Panics
-    /// If the directory has none.
+    /// If the directory contains no result.
     pub(crate) fn load(directory: &Path) -> Outcome {
         let read = |name| std::fs::read_to_string(directory.join(name)).expect("a stored result");
         let wall = Duration::from_nanos(read(DURATION).parse().expect("a number"));

@@ -1,6 +1,6 @@
 //! Attacks by another user of the node.
 //!
-//! The attacks run in namespaces: what happens there has no names outside, and ends with the test.
+//! The attacks run in namespaces, which have no names outside and end with the test.
 
 use crate::{Requirement, paths, skip};
 use std::os::unix::fs::PermissionsExt;
@@ -59,7 +59,7 @@ fn perform(script: &str) -> Output {
 /// Fails unless a script has printed exactly these lines.
 ///
 /// # Panics
-/// If it has not.
+/// If the script has printed other lines.
 #[track_caller]
 pub fn assert_lines(output: &Output, lines: &[&str]) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

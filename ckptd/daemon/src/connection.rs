@@ -16,7 +16,7 @@ use understudy_wire::{Answer, Decoder, Request, encode};
 const MESSAGE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time after which a client without messages is disconnected.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
-/// Limit of bytes that one read(2) returns; they are decoded before the next one.
+/// Limit of bytes that one read(2) returns; the bytes are decoded before the next read(2).
 const MAX_READ_BYTES: usize = 16 << 10;
 /// Limit of bytes that are read from a client before other clients are served.
 const MAX_READ_BYTES_PER_TURN: usize = 64 << 10;
@@ -87,7 +87,7 @@ pub(super) enum ConnectionOutcome {
     Continue,
     /// The client has closed the connection, or has received its answer.
     Closed,
-    /// The client is disconnected; the reason.
+    /// The client is disconnected, for this reason.
     Rejected(&'static str),
 }
 

@@ -16,17 +16,17 @@ use understudy_sockets::{Poller, Ready, Registry, Source};
 use understudy_wire::auth;
 use understudy_wire::io::Interest;
 
-/// Limit of clients; authenticated ones are never displaced by others.
+/// Limit of clients; authenticated clients are never displaced.
 const MAX_CLIENTS: usize = 1000;
 /// Limit of unauthenticated clients; a new one displaces the oldest.
 const MAX_UNAUTHENTICATED: usize = 64;
-/// Limit of new clients that are accepted before the others are served.
+/// Limit of new clients that are accepted before connected clients are served.
 const MAX_ACCEPTS_PER_TURN: usize = 32;
 
 /// Options of the daemon.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// Path of the socket; `None` for the default one.
+    /// Path of the socket; `None` for the default path.
     pub socket: Option<PathBuf>,
     /// Address for clients of other nodes, which must have a token.
     pub listen: Option<SocketAddr>,

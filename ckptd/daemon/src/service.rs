@@ -53,7 +53,7 @@ pub(super) struct Service {
     rings: Rings,
     pub(super) counters: Counters,
     tokens: Vec<Vec<u8>>,
-    /// Jobs without spares, with the time at which each has lost its last one.
+    /// Jobs without spares, with the time at which each has lost its last spare.
     empty: BTreeMap<JobKey, Duration>,
 }
 

@@ -1,6 +1,6 @@
 //! Removal of killed jobs' leftovers on this node.
 //!
-//! A thread does this, because many files are examined.
+//! A thread removes the leftovers, because many files are examined.
 
 use crossbeam_channel::{Sender, bounded, select, tick};
 use std::sync::Arc;
@@ -21,9 +21,10 @@ pub(super) struct Sweeper {
 }
 
 impl Sweeper {
-    /// Starts the thread, which searches at once.
+    /// Starts the thread, which searches for leftovers at once.
     pub(super) fn start() -> Self {
-        // A capacity of one suffices: jobs that end during a search need one more search in all.
+        // A capacity of one request suffices: jobs that end during a search need one more search
+        // in all.
         let (wake, woken) = bounded(1);
         let removed = Arc::new(AtomicU64::new(0));
         let count = Arc::clone(&removed);

@@ -60,7 +60,7 @@ pub struct MemoryLimit {
 impl MemoryLimit {
     /// Returns the inode of the group's directory.
     ///
-    /// All processes of a node get an equal number.
+    /// All processes of a node read an equal number.
     pub fn identity(&self) -> u64 {
         fs::metadata(&self.group).map_or(0, |metadata| metadata.ino())
     }
@@ -121,8 +121,8 @@ impl ControlGroups {
 
     /// Returns the limit that leaves the least memory, like [`ControlGroups::limit`].
     ///
-    /// Reclaimable memory is not added if `ample` bytes or more are free without it: reading
-    /// memory.stat takes longer than reading all other files.
+    /// Reclaimable memory is not added if `ample` bytes or more are free without reclaimable
+    /// memory: reading memory.stat takes longer than reading all other files.
     pub fn limit_within(&self, ample: u64) -> Option<MemoryLimit> {
         let limit_of = |group: &PathBuf| {
             let bytes = self.files.limit(group)?;
@@ -158,7 +158,7 @@ impl GroupFiles {
         self.usage == VERSION_2.usage
     }
 
-    /// Reads the limit of a group; `None` without one.
+    /// Reads the limit of a group; `None` if the group has no limit.
     fn limit(&self, group: &Path) -> Option<u64> {
         let limits = self.limits.iter();
         let lowest = limits

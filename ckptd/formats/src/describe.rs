@@ -1,6 +1,6 @@
 //! Values with named fields, so that tools can print records as JSON.
 //!
-//! The ranks' library is built without serde; the tools convert a [`Value`] with it.
+//! The ranks' library is built without serde; the tools convert a [`Value`] with serde.
 
 use std::fmt;
 use understudy_numbers::{Epoch, ProcessNumber, Spare, Worker};

@@ -93,7 +93,7 @@ impl FailureRate {
         } else {
             0.0
         };
-        // Rates are averaged, not times: a long expected time would outweigh short observed ones.
+        // Rates are averaged, not times: a long expected time would outweigh short observed times.
         let rate = self.prior * rate_with_prior + (1.0 - self.prior) * observed_rate;
         Duration::from_secs_f64(1.0 / rate)
     }

@@ -18,7 +18,7 @@ pub enum Tracking {
     Compare,
 }
 
-/// Size of an x86-64 base page; huge pages count as several of these.
+/// Size of an x86-64 base page; a huge page counts as several base pages.
 pub const PAGE_SIZE: usize = 4096;
 
 /// `log2(PAGE_SIZE)`.
@@ -117,7 +117,7 @@ impl PageRun {
 
 /// Appends `run` to a sorted list, joined with the last run if possible.
 ///
-/// The run must not start before the last one.
+/// `run` must not start before the last run of `list`.
 pub fn push(list: &mut Vec<PageRun>, run: PageRun) {
     if run.pages == 0 {
         return;

@@ -6,7 +6,7 @@ use rustix::thread::gettid;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 
-/// Initial buffer size, sufficient for most files, so that one read(2) gets the whole file.
+/// Initial buffer size, sufficient for most files, so that one read(2) returns the whole file.
 const INITIAL_BYTES: usize = 4096;
 /// Maximum size of a file that is read.
 ///
@@ -97,7 +97,7 @@ mod tests {
         let limits = ProcFile::new("/proc/self/limits");
         let other = File::open("/dev/zero").expect("null(4)");
         limits.opened.set((getpid(), other)).expect("not opened");
-        // Tests run in other threads than the main one.
+        // Tests do not run in the main thread.
         let text = limits.read().expect("proc(5)");
         assert!(text.starts_with("Limit"), "{text}");
         assert_eq!(read_whole(&limits.opened.get().expect("set").1), None);

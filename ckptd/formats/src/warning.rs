@@ -7,8 +7,8 @@
 //! - `checkpoint`: a checkpoint is requested now.
 //!
 //! Each time the file is written, the job applies its content once. On each of its nodes the job
-//! reads the file that `UNDERSTUDY_WARNINGS` names, by default the one in its directory in memory
-//! ([`file_in`]). A warning that one process has read applies to the whole job.
+//! reads the file that `UNDERSTUDY_WARNINGS` names, by default the file in the job's directory in
+//! memory ([`file_in`]). A warning that one process has read applies to the whole job.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -74,7 +74,7 @@ pub fn file_in(directory: &Path) -> PathBuf {
     directory.join("warning")
 }
 
-/// Writes a warning for a job, atomically, because a partial one is invalid.
+/// Writes a warning for a job, atomically, because a partial warning is invalid.
 ///
 /// # Errors
 /// Errors of the file system.

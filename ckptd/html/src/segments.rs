@@ -46,7 +46,7 @@ pub enum Activity {
 impl Activity {
     /// Returns all activities in the order of the legend.
     ///
-    /// Later ones are drawn over earlier ones.
+    /// Later activities are drawn over earlier activities.
     pub fn all() -> Vec<Self> {
         let plain = [
             Self::Init,
@@ -131,7 +131,7 @@ pub struct Row {
     pub rank: ProcessNumber,
     /// Roles of the process in order of time.
     pub roles: Vec<Role>,
-    /// Time of its death, if known.
+    /// Time when the process died, if known.
     pub died: Option<u64>,
 }
 
@@ -274,7 +274,7 @@ pub struct Lane {
     pub spans: BTreeMap<Activity, Vec<(u64, u64)>>,
     /// Nanoseconds of each activity in each column, for ranges shorter than a column.
     pub columns: BTreeMap<Activity, BTreeMap<u64, u64>>,
-    /// Number and total duration of these ranges.
+    /// Number and total duration of the ranges of each activity.
     pub sums: BTreeMap<Activity, (u64, u64)>,
 }
 

@@ -187,7 +187,7 @@ fn all(series: &[Simulation], scale: f64, value: fn(&Values) -> f64) -> Vec<Curv
     ]
 }
 
-/// Returns the largest unit of which the greatest value has at least two.
+/// Returns the largest unit in which the greatest value is at least 2.
 fn unit(most: f64, units: &[(f64, &'static str)]) -> (&'static str, f64) {
     let fits = units.iter().rev().find(|(scale, _)| most >= 2.0 * scale);
     fits.map_or((units[0].1, units[0].0), |(scale, name)| (name, *scale))

@@ -6,7 +6,9 @@ use crate::facts::Facts;
 use maud::{Markup, html};
 use understudy_report::{CheckpointPoint, Report, time};
 
-/// Returns the list of such failures, or the reason for an empty one.
+/// Returns the list of failures that would have ended the job.
+///
+/// Returns the reason instead if the job was not protected.
 pub fn survival(report: &Report, facts: &Facts) -> Markup {
     if let Some(why) = &report.outcome.unprotected {
         return html! { p.problem { "Nothing: the job was not protected (" (why) ")." } };
@@ -72,7 +74,7 @@ fn nodes(facts: &Facts, at_home: &str) -> String {
     }
 }
 
-/// Returns the longest time between two committed checkpoints, or after the last one.
+/// Returns the longest time between two committed checkpoints, or after the last checkpoint.
 fn longest_gap(points: &[CheckpointPoint], end: u64) -> Option<u64> {
     let mut times: Vec<u64> = points
         .iter()

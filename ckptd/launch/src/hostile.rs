@@ -50,7 +50,7 @@ fn decode<M: Decode<()> + Encode + Debug>(bytes: &[u8]) {
 /// Makes the nodes of a job report what the bytes describe.
 ///
 /// Each step begins with two bytes: the node and its action, and the length of the encoded report
-/// that follows. Orders of the leader must be for nodes that it has.
+/// that follows. Orders of the leader must be for nodes that the leader knows.
 pub fn report(mut bytes: &[u8]) {
     let mut leader = JobLeader::new("n0", None);
     let mut nodes = BTreeSet::from([OWN_NODE]);

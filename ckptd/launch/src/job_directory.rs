@@ -41,7 +41,7 @@ pub fn directory_of(job: &str) -> PathBuf {
 
 /// Makes a job's directory, and locks it.
 ///
-/// Only the owner of the lock searches for the manager, and starts one.
+/// Only the owner of the lock searches for the manager, and starts one if none is running.
 ///
 /// # Errors
 /// Refusals of the directory, and errors of the lock.

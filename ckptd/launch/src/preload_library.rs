@@ -4,8 +4,9 @@ use understudy_pmi::MpiKind;
 
 /// Returns the name of the preload library that stands in for an MPI library.
 ///
-/// A program that is linked with another preload library gets the right one by itself. One that
-/// opens its library late must have the right one from the start.
+/// A program that is linked with its MPI library starts with any preload library, which executes
+/// the program again with the matching one. A program that opens its MPI library late needs the
+/// matching preload library from the start.
 pub fn preload_library(mpi: MpiKind) -> &'static str {
     match mpi {
         MpiKind::OpenMpi => "libunderstudy.so",

@@ -29,7 +29,7 @@ impl GenerationName {
         Ok(GenerationName(format!("{job}.{number}")))
     }
 
-    /// Returns the name of a namespace that a rank of this one has spawned.
+    /// Returns the name of a namespace that a rank of this generation has spawned.
     ///
     /// `host` is the index of a host of the job, and `number` is unique on the host.
     pub fn child(&self, host: usize, number: u32) -> GenerationName {

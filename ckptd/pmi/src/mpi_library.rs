@@ -78,7 +78,7 @@ impl MpiLibrary {
         })
     }
 
-    /// Returns the installation directory if the library's data are there.
+    /// Returns the installation directory if it contains the library's data.
     ///
     /// A wheel may be installed anywhere. Open MPI and libpmix search for their files in the
     /// directory for which they were built, unless OPAL_PREFIX and PMIX_PREFIX are set.

@@ -25,7 +25,7 @@ impl Answer {
         (Answer(slot.clone()), AnswerCancellation(slot))
     }
 
-    /// Replies with these bytes; no effect if the generation has ended meanwhile.
+    /// Replies with these bytes; no effect if the generation has ended.
     pub fn give(self, bytes: Vec<u8>) {
         resolve(&self.0, Some(bytes));
     }
@@ -80,9 +80,9 @@ pub struct Fence {
     pub members: Members,
     /// Number of earlier fences with these members and this purpose.
     ///
-    /// Together with them it identifies the fence on other nodes.
+    /// The number, the members and the purpose identify the fence on other nodes.
     pub number: u64,
-    /// Data of this node's ranks for all others.
+    /// Data that this node's ranks send to all members.
     pub bytes: Vec<u8>,
     /// Receives the data of all nodes, including this one, concatenated in any order.
     pub answer: Answer,

@@ -89,7 +89,7 @@ impl Placement {
     /// Returns the placement in the format of PMI-1's PMI_process_mapping.
     ///
     /// Each block in `(vector,(0,2,3))` has the first host, the number of hosts, and the number of
-    /// ranks on each.
+    /// ranks on each of these hosts.
     pub fn process_mapping(&self) -> String {
         let mut blocks: Vec<(usize, usize, usize)> = Vec::new();
         for run in self.host_of_rank.chunk_by(|a, b| a == b) {

@@ -170,7 +170,7 @@ impl Server {
     /// Requests data that a rank of this node has put for other nodes.
     ///
     /// Answers a [`crate::ModexRequest`] of another node. Any thread may call `then`, with `None`
-    /// if there is no such data. Ranks with PMI-1 never request any.
+    /// if there is no such data. Ranks with PMI-1 never request data.
     pub fn modex(
         &self,
         generation: &GenerationName,
@@ -185,7 +185,7 @@ impl Server {
 
     /// Ends the waits of other ranks for a rank whose process has exited.
     ///
-    /// With PMI-1 the end of the rank's connection does so.
+    /// With PMI-1 nothing is done: the end of the rank's connection ends these waits.
     pub fn lose(&self, generation: &GenerationName, rank: Rank) {
         if let Protocol::Pmix(server) = &self.protocol {
             server.lose(generation, rank);

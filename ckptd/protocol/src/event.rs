@@ -42,7 +42,7 @@ impl Ending {
 /// State that survives the death of a manager, for one process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Encode, Decode)]
 pub struct ProcessHistory {
-    /// Last generation of which the process was notified; its own if it was in one.
+    /// Last generation that the process was in or was notified of.
     pub generation: Generation,
     /// True if the process has used MPI.
     pub has_used_mpi: bool,
@@ -50,7 +50,7 @@ pub struct ProcessHistory {
     ///
     /// The generation must have begun.
     pub was_in_generation: bool,
-    /// True if the process has continued the program in such a generation.
+    /// True if the process has continued the program in a generation.
     pub has_resumed: bool,
     /// True if any process had continued the program when this process's generation began.
     pub is_protected: bool,

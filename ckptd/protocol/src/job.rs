@@ -40,12 +40,12 @@ pub struct Job {
     guardians: BTreeSet<Guardian>,
     /// Guardians that died before all guardians had joined.
     absent: BTreeSet<Guardian>,
-    /// Node of each guardian, also of dead ones.
+    /// Node of each guardian, also of dead guardians.
     nodes: BTreeMap<Guardian, Node>,
     domains: Domains,
     /// Processes that were started for an earlier manager, until all guardians have joined.
     earlier_processes: BTreeMap<ProcessNumber, (Guardian, ProcessHistory)>,
-    /// True if this manager follows another one.
+    /// True if this manager follows a dead manager.
     follows_manager: bool,
     members: BTreeMap<ProcessNumber, Member>,
     living: BTreeSet<ProcessNumber>,
@@ -64,7 +64,7 @@ pub struct Job {
     ranks: Vec<ProcessNumber>,
     /// True if dead spares are replaced without a request.
     replenishes: bool,
-    /// Number of living processes of each guardian that has had any.
+    /// Number of living processes of each guardian that has ever started a process.
     load: BTreeMap<Guardian, u32>,
     /// Number of the next process.
     next_number: u32,
@@ -146,7 +146,7 @@ impl Job {
         self.follows_manager = true;
     }
 
-    /// Sets whether spares that have died unused are replaced by new ones.
+    /// Sets whether spares that have died unused are replaced by new spares.
     #[must_use]
     pub fn with_replenishing(self, replenishes: bool) -> Job {
         Job {
@@ -266,8 +266,9 @@ impl Job {
 
     /// Starts a process at this guardian, or at the guardian with the fewest processes.
     ///
-    /// Another guardian is chosen if this one has died or already has a process: one of the same
-    /// node, or, if none is left there, one of a failure domain without lost nodes.
+    /// Another guardian is chosen if this guardian has died or already has a process: a guardian
+    /// of the same node or, if that node has none left, a guardian of a failure domain without
+    /// lost nodes.
     fn start(&mut self, number: ProcessNumber, home: Guardian) {
         let load = |guardian: &Guardian| self.load.get(guardian).copied().unwrap_or(0);
         let guardian = match self.guardians.contains(&home) && load(&home) == 0 {
@@ -454,7 +455,7 @@ impl Job {
         {
             return;
         }
-        // A process that has a replica store by now cannot adopt another one.
+        // A process that has a replica store by now cannot adopt another store.
         self.start_adopters();
         let is_first = !self.is_protected && !self.has_begun();
         if self.awaits_adopters() || (!is_first && self.awaits_placement_hints()) {

@@ -10,8 +10,8 @@
 //!   end:      W workers report AtEnd; End is sent to all; from then on only exit statuses count
 //! ```
 //!
-//! Only a process of the same node can adopt the replica store of a dead process. One is started
-//! there if there is none.
+//! Only a process of the same node can adopt the replica store of a dead process. If the node has
+//! no such process, one is started.
 //!
 //! A manager that dies is followed by another one. The guardians report their processes to the new
 //! manager, which begins the next generation.

@@ -222,7 +222,7 @@ fn a_spare_of_the_same_node_is_preferred() {
 
 /// Begins a job whose processes are on these nodes.
 ///
-/// The nodes with even numbers are one rack, and the others are a second one.
+/// The nodes with even numbers are one rack, and the nodes with odd numbers are a second rack.
 fn begun_in_racks(workers: u32, nodes: &[u32]) -> Job {
     let mut job = Job::new(workers, nodes.len() as u32 - workers);
     let mut each = |event: &dyn Fn(u32) -> Event| {

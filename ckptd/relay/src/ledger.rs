@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 use understudy_formats::private_directories::open_own;
 
-/// First eight bytes of a ledger that is ready; zero before.
+/// First eight bytes of a complete ledger; zero until the ledger is ready.
 pub const LEDGER_MAGIC: u64 = u64::from_le_bytes(*b"USTDYLGR");
 
 /// Version of the ledger.

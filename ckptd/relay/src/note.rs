@@ -36,7 +36,7 @@ pub struct Note {
     pub frames: Vec<Frame>,
 }
 
-/// The record in the ledger; all zeros if there is none.
+/// The record in the ledger; all zeros without a fatal signal.
 ///
 /// The words are: signal (low half) and code (high half); address; number of frames; frames. A
 /// signal handler writes the record, and the process may be killed before any store.

@@ -35,7 +35,7 @@ impl Position {
         column: 0,
     };
 
-    /// Returns the position behind `bytes`, which begin here.
+    /// Returns the position behind `bytes`, which begin at this position.
     pub fn after(self, bytes: &[u8]) -> Self {
         match memchr::memrchr(b'\n', bytes) {
             None => Self {

@@ -72,7 +72,8 @@ pub fn run(path: &Path) {
     }
     std::thread::scope(|scope| {
         let [out, err] = inputs;
-        // The streams are independent: a stalled reader of one does not delay the other.
+        // The streams are independent: a stalled reader of one stream does not delay the other
+        // stream.
         let err = err.map(|fd| {
             std::thread::Builder::new().spawn_scoped(scope, move || {
                 pump(ledger.cell(Stream::Err), fd, libc::STDERR_FILENO);

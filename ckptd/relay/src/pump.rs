@@ -133,7 +133,7 @@ fn end_input(cell: &StreamCell) -> ReadResult {
     ReadResult::End
 }
 
-/// Forwards the bytes of a piece that were not forwarded before.
+/// Forwards the bytes of a piece that are not below the high-water mark.
 fn forward(cell: &StreamCell, output: RawFd, bytes: &[u8], piece: &Piece) {
     if let Some(mark) = piece.high_water {
         cell.high_water.store(mark);

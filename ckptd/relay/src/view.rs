@@ -248,7 +248,8 @@ fn wait<T>(
     let begin = Instant::now();
     let mut poll_interval = Duration::from_micros(10);
     loop {
-        // Checked before the attempt: the relay may do its last work and exit between the two.
+        // The check precedes the attempt: if the relay completes its work and exits after the
+        // check, the attempt still finds the result.
         let has_relay_died = sys::has_no_reader(pipe);
         if let Some(value) = attempt()? {
             return Ok(value);

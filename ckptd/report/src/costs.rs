@@ -46,7 +46,7 @@ impl CostCollector {
         }
     }
 
-    /// Returns `None` without a checkpoint after the first.
+    /// Returns the costs; `None` if no checkpoint follows the first.
     pub fn finish(self, recoveries: &[Recovery]) -> Option<Costs> {
         let checkpoints = self.pauses.len() as u64;
         let durations: Vec<u64> = recoveries

@@ -70,7 +70,7 @@ impl Timeline {
         Merge::new(self.files.iter().map(|file| self.events_of(file, chunk)))
     }
 
-    /// True if a pass found fewer records than the first one.
+    /// True if a pass found fewer records than the first pass.
     pub fn has_changed(&self) -> bool {
         self.has_changed.get()
     }

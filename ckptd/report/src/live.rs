@@ -71,7 +71,7 @@ pub struct JobState {
     pub started_ns: u64,
     pub protection: Protection,
     pub checkpoint: Option<LastCheckpoint>,
-    /// Reason why the job was lost, if it was.
+    /// Reason why the job was lost; `None` if it was not lost.
     pub lost: Option<String>,
     /// Number of completed recoveries.
     pub recoveries: u32,
@@ -116,7 +116,7 @@ impl JobState {
         self.processes.values().filter(is_idle).count()
     }
 
-    /// Returns the process that runs a worker, or the last one that has run it.
+    /// Returns the process that runs a worker, or has run it last.
     pub fn process_of(&self, worker: Worker) -> Option<(ProcessNumber, &Process)> {
         let runs_worker = |process: &Process| process.role == Role::Worker(worker);
         let mut processes = self
@@ -219,7 +219,7 @@ impl JobState {
                 job,
                 ..
             } => {
-                // The directory contains a later job after an earlier one.
+                // The directory contains a later job after an earlier job.
                 if self.job != job {
                     *self = Self::new();
                 }
@@ -352,7 +352,7 @@ impl Live {
         self.problems.iter()
     }
 
-    /// Opens event files that are new, or that have replaced others.
+    /// Opens event files that are new, or that have replaced older files.
     fn find_files(&mut self) -> io::Result<()> {
         for entry in std::fs::read_dir(&self.dir)? {
             let entry = entry?;

@@ -13,7 +13,7 @@ pub struct MarkRow {
     pub way: AnnotationKind,
     /// Function and offset of the call.
     pub place: String,
-    /// Size of one such region, in bytes.
+    /// Size of each region of this row, in bytes.
     pub bytes: u64,
     /// Number of whole pages of the largest region.
     pub whole_pages: u64,
@@ -32,7 +32,7 @@ pub struct MarkRow {
 }
 
 impl MarkRow {
-    /// Returns the reason why nothing was saved; `None` if something was.
+    /// Returns the reason why nothing was saved; `None` if something was saved.
     pub fn failing(&self) -> Option<&'static str> {
         match self {
             Self {

@@ -27,7 +27,7 @@ pub struct RunRecord {
 }
 
 impl RunRecord {
-    /// Writes the record, in place of an earlier one.
+    /// Writes the record, in place of an earlier record.
     ///
     /// The file has mode 0600, because a command line may contain confidential data.
     ///
@@ -39,7 +39,7 @@ impl RunRecord {
 
     /// Returns the record of the job whose events in `dir` begin at `began_ns`.
     ///
-    /// A job that was started by other means has none.
+    /// A job that was not started by `understudy run` has no record.
     pub fn of_job(dir: &Path, began_ns: u64) -> Option<Self> {
         let record: Self = serde_json::from_reader(open_regular(&dir.join(FILE)).ok()?).ok()?;
         let is_its = (record.started_ns..=record.ended_ns.unwrap_or(u64::MAX)).contains(&began_ns);

@@ -67,7 +67,7 @@ pub struct Config {
     pub disk_every: u64,
     /// True if the job is restarted from a checkpoint on disk.
     pub restart: bool,
-    /// True if spares that are used up are replaced by new ones.
+    /// True if spares that are used up are replaced by new spares.
     pub replenish: bool,
     /// Permissions of threads that the program creates.
     pub threads: Threads,

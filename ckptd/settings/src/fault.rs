@@ -48,15 +48,16 @@ pub enum MissingFeature {
 /// A replica in which a bit is changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Victim {
-    /// A page in the middle of each replica that the rank stores for others.
+    /// A page in the middle of each replica that the rank stores for other workers.
     Stored,
     /// Every page of the rank's own replica.
     ///
-    /// All pages are damaged, because only pages modified since are restored from the replica.
+    /// All pages are damaged, because only pages modified since the checkpoint are restored from
+    /// the replica.
     Own,
-    /// Data other than pages, in each replica that the rank stores for others.
+    /// Data other than pages, in each replica that the rank stores for other workers.
     State,
-    /// Each journal that the rank has.
+    /// Each journal that the rank stores.
     Journal(Damage),
 }
 

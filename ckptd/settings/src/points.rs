@@ -11,7 +11,7 @@ pub struct Point {
 
 macro_rules! points {
     ($($name:literal: $moment:literal;)*) => {
-        /// Every fault point. All living ranks pass those of a recovery's stages.
+        /// Every fault point. All living ranks pass the points of a recovery's stages.
         pub const POINTS: &[Point] = &[$(Point { name: $name, moment: $moment }),*];
     };
 }

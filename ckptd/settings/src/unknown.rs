@@ -44,7 +44,7 @@ impl fmt::Display for Unknown {
     }
 }
 
-/// Returns the `names` with the prefix of settings that are none, and misspelt ones.
+/// Returns the `names` with [`PREFIX`] that are no settings, and misspelt names of settings.
 pub fn unknown(names: impl Iterator<Item = String>) -> Vec<Unknown> {
     let is_passed_on = |name: &str| name.starts_with(LAUNCHER_PREFIX);
     let is_known = |name: &str| {

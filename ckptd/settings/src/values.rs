@@ -247,7 +247,7 @@ pub(super) fn number<T: std::str::FromStr>(text: &str, expected: &str) -> Result
 pub enum Require {
     /// No job; the program runs unprotected.
     Never,
-    /// All jobs, but a running job that gets short of memory continues unprotected.
+    /// All jobs, but a running job for which memory becomes scarce continues unprotected.
     Start,
     Always,
 }

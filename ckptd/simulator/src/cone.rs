@@ -1,6 +1,6 @@
 //! Tasks and neighbours that take part in the recovery of a lost partition.
 //!
-//! A partition that fails after `lost` iterations since the checkpoint depends on those tasks of
+//! A partition that fails after `lost` iterations since the checkpoint depends on the tasks of
 //! iteration k that are at most `lost` − k steps away.
 
 use crate::Grid;

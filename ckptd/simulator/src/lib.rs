@@ -6,9 +6,10 @@
 //! one replaces it at once, and
 //!
 //! - *global*: all partitions are rolled back to the checkpoint;
-//! - *log*: only the lost one is, and messages are taken from the logs of its neighbours;
-//! - *data flow*: the lost one is, and its neighbours duplicate their own partitions, which compute
-//!   the messages again.
+//! - *log*: only the lost partition is rolled back, and messages are taken from the logs of its
+//!   neighbours;
+//! - *data flow*: only the lost partition is rolled back, and its neighbours duplicate their own
+//!   partitions, which compute the messages again.
 //!
 //! Source: "Data flow rollback" for iterative programs, sections 2, 3, 5 and 6 (global rollback and
 //! logs for comparison); its equations 3 to 6 are in [`model`]. Time is in seconds, energy in

@@ -29,7 +29,7 @@ struct LocalSimulation<'a> {
     failures: Failures,
     /// End of each partition's last task.
     ended: Vec<f64>,
-    /// End of each partition's task before the last one.
+    /// End of each partition's last task but one.
     before: Vec<f64>,
     found: Local,
 }

@@ -17,7 +17,8 @@ pub const RETRY: Duration = Duration::from_millis(10);
 
 /// Waits for the sources of its registry.
 ///
-/// Sources are level-triggered: one that is not read or written is ready at the next wait, too.
+/// Sources are level-triggered: a source that is not read or written is also ready at the next
+/// wait.
 pub struct Poller {
     registry: Registry,
     events: Events,
@@ -113,7 +114,7 @@ impl<T: AsFd> Source<T> {
     /// Changes the operations that the source is to be ready for.
     ///
     /// # Errors
-    /// Errors of epoll_ctl(2); the interest is as before then.
+    /// Errors of epoll_ctl(2); the interest is unchanged after an error.
     pub fn set_interest(&mut self, interest: Interest) -> io::Result<()> {
         if interest == self.interest {
             return Ok(());

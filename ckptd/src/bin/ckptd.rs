@@ -266,12 +266,12 @@ fn serve(options: Serve) -> ExitCode {
 /// Replaces accept(2) for libpmix.
 ///
 /// The port of libpmix on the loopback interface is open to every local user. A connection of
-/// another user is closed and reported as none (`EAGAIN`), after which libpmix waits for the next
-/// connection; many other errors would end its listening. Rust's standard library calls accept4(2)
-/// instead.
+/// another user is closed, and libpmix receives `EAGAIN` (no connection is waiting), after which
+/// libpmix waits for the next connection; many other errors would end its listening. Rust's
+/// standard library calls accept4(2) instead.
 ///
 /// # Safety
-/// As for accept(2).
+/// `address` and `length` satisfy the requirements of accept(2).
 #[allow(unsafe_code)]
 #[unsafe(no_mangle)]
 unsafe extern "C" fn accept(

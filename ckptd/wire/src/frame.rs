@@ -78,7 +78,7 @@ pub type Decoder = FrameDecoder<MAX_PAYLOAD, DECODE_LIMIT>;
 impl<const MAX_PAYLOAD_BYTES: usize, const MAX_DECODED_BYTES: usize>
     FrameDecoder<MAX_PAYLOAD_BYTES, MAX_DECODED_BYTES>
 {
-    /// Adds bytes; all complete messages should be taken out before.
+    /// Adds bytes; the caller should first decode all complete messages.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.buffer.drain(..self.used);
         self.used = 0;

@@ -61,7 +61,7 @@ use std::time::{Duration, Instant};
 use understudy_formats::private_directories::PrivateDirectory;
 use understudy_numbers::Guardian;
 
-/// Environment variable of a process with its number, its guardian's and the job's directory.
+/// Environment variable with a process's number, its guardian and the job's directory.
 ///
 /// Commas separate the three parts.
 pub const LINE_VARIABLE: &str = "UNDERSTUDY_LINE";
@@ -103,7 +103,7 @@ impl LineSocket {
 /// Such processes cannot be replaced. The preload library does not use this crate, and has an equal
 /// constant.
 pub const BYPASS_FILE: &str = "aside";
-/// Name of the file there if a process was refused.
+/// Name of the file in the job's directory if a process was refused.
 ///
 /// The preload library has an equal constant.
 pub const REFUSED_FILE: &str = "refused";
@@ -130,7 +130,7 @@ const DECODE_LIMIT: usize = 32 * MAX_MESSAGE_BYTES;
 const MAX_DESCRIPTORS: usize = 2 * Registration::DESCRIPTORS + 2;
 /// Time for which a message is retried while the kernel lacks memory for it.
 const SHORTAGE_TIMEOUT: Duration = Duration::from_secs(1);
-/// Interval of these attempts.
+/// Interval of attempts to send a message for which the kernel lacks memory.
 const SHORTAGE_PERIOD: Duration = Duration::from_millis(10);
 /// Maximum number of connections that wait to be accepted.
 ///
@@ -154,7 +154,7 @@ pub struct SharedPage {
     ///
     /// Written by the process.
     pub is_inside: AtomicU32,
-    /// Last generation for which the process was ready, plus one; written by it.
+    /// Last generation for which the process was ready, plus one; written by the process.
     pub ready: AtomicU32,
     /// Set if the process has been in a generation that began, or has adopted replicas.
     ///
@@ -162,7 +162,7 @@ pub struct SharedPage {
     pub has_taken_part: AtomicU32,
     /// Set if the process has continued the program in a generation; written by it.
     pub has_run: AtomicU32,
-    /// Set if some process had continued the program before this one's generation began.
+    /// Set if some process had continued the program before the generation of this process began.
     ///
     /// Written by the manager.
     pub is_protected: AtomicU32,
@@ -204,7 +204,7 @@ pub struct Line(OwnedFd);
 pub struct LineListener(OwnedFd);
 
 impl LineListener {
-    /// Creates the socket in the job's directory; replaces one of another process.
+    /// Creates the socket in the job's directory; replaces the socket of another process.
     ///
     /// # Errors
     /// Errors of bind(2) and listen(2).
@@ -335,7 +335,7 @@ impl Line {
     /// Sends a message on a line that another process reads.
     ///
     /// Retries while the kernel lacks memory, at most [`SHORTAGE_TIMEOUT`]. The line is closed
-    /// after other errors of sendmsg(2): its reader would wait for the message.
+    /// after other errors of sendmsg(2): otherwise its reader would wait for the message.
     ///
     /// # Errors
     /// As [`send`](Self::send).

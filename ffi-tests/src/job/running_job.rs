@@ -39,7 +39,7 @@ pub(super) struct RunningJob {
     /// Time of the last poll of the ranks' mappings.
     pub(super) mapped_at: Option<Instant>,
     pub(super) killed: Vec<Killed>,
-    /// Start of the job. Older files belong to another job whose launcher had this PID before.
+    /// Start of the job. Older files belong to another job whose launcher had the same PID.
     pub(super) began: SystemTime,
 }
 

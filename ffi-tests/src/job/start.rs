@@ -1,4 +1,4 @@
-//! The start of a job, alone or beside others.
+//! The start of a job, alone or beside other jobs.
 
 use super::running_job::RunningJob;
 use super::{Job, STANDARD_INPUT};
@@ -66,7 +66,9 @@ impl Job {
         })
     }
 
-    /// Runs the job in the directory of an earlier one, which gives it up.
+    /// Runs the job in the directory of an earlier job.
+    ///
+    /// The directory then belongs to the new outcome, and no longer to `before`.
     ///
     /// # Panics
     /// If it cannot be started.

@@ -356,7 +356,7 @@ fn attributes_and_childrens_files_are_put_back_for_an_ordinary_user() {
 
 /// The name of a rank's socket for reports of its children can be guessed.
 ///
-/// Another user that has taken the name gets no reports, and cannot block a child.
+/// Another user whose socket has the name receives no reports, and cannot block a child.
 #[test]
 fn a_socket_in_the_place_of_a_ranks_is_not_used() {
     let script = r#"

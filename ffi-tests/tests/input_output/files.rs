@@ -72,10 +72,10 @@ fn a_file_that_several_ranks_have_open_may_grow_at_once() {
     }
 }
 
-/// Two checkpoints can be restored; the first attempt at a recovery takes the older one.
+/// Two checkpoints can be restored; the first attempt at a recovery loads the older checkpoint.
 ///
-/// Worker 2 computes and does not have the newer one completely. It fails when the checkpoint is
-/// agreed on, and only the state of the files could influence the next attempt.
+/// Worker 2 computes and does not have the newer checkpoint completely. It fails when the
+/// checkpoint is agreed on, and only the state of the files could influence the next attempt.
 #[test]
 fn an_attempt_that_fails_has_undone_no_file_that_the_next_one_needs() {
     let job = || Job::new(paths::test_program("snapshots"), &["4", "400000"]).interval("1calls");

@@ -49,7 +49,7 @@ fn open_mpi_initialises_in_another_directory() {
     );
     let text = String::from_utf8_lossy(&output.stdout);
     let rounds = text.lines().filter(|line| line.starts_with("round "));
-    // Three ranks print the round in the transcripts of the first and the last one.
+    // Three ranks print the round in the transcripts of the first and the last round.
     assert_eq!(rounds.count(), 20 + 2 * 3, "{text}");
 }
 

@@ -122,7 +122,7 @@ fn printed(pid: u32) -> usize {
 /// The spare reads the input through another process, which is killed.
 #[test]
 fn a_relay_that_fails_ends_no_input() {
-    // Twice the capacity of the relay and the pipe.
+    // The input is twice as long as the capacity of the relay and the pipe.
     let line = "x".repeat(8000);
     let input: String = (0..ROUNDS)
         .map(|number| format!("{number} {line}\n"))

@@ -9,7 +9,7 @@ use std::path::Path;
 
 /// Makes MPICH print a summary in each MPI_Init.
 ///
-/// The summary of a replacement is the second one.
+/// A replacement prints its second summary, because it has initialised MPI before, as a spare.
 fn with_summary(program: &Path) -> Job {
     let job = Job::new(program, &HEAT2D).workers(2).interval("100calls");
     job.of_mpich().env("MPIR_CVAR_DEBUG_SUMMARY", "1")

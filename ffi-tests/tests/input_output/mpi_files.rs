@@ -47,7 +47,7 @@ fn killed(make: impl Fn() -> Job, workers: u32, times: usize, name: &str) {
     for _ in 0..times {
         let worker = random.below(u64::from(workers)) as u32;
         let after = first_lines + random.below(ROUNDS / 3) as usize;
-        // After the pause.
+        // The delay exceeds the pause after each round.
         let delay = Duration::from_micros(120_000 + random.below(30_000));
         let kill = Kill::at(worker, Trigger::Lines(after)).after(delay);
         let outcome = make().kill(kill).run();

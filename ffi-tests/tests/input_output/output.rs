@@ -118,7 +118,8 @@ fn output_without_space_is_reported_and_fails() {
 #[ignore = "a variant: make test-all"]
 fn a_run_that_ends_without_mpi_finalize_loses_no_output() {
     let job = || Job::new(paths::test_program("chatter"), &["100", "0", "no-finalize"]);
-    // Open MPI reports such an exit in its own way, so only the output is compared.
+    // Open MPI reports an exit without MPI_Finalize in its own way, so only the output is
+    // compared.
     let (with, without) = (job().run(), job().native().run());
     with.check(with.status.is_some(), "the job hangs");
     with.assert_same_lines(&without);

@@ -59,7 +59,7 @@ fn a_file_in_the_place_of_the_jobs_stays() {
     users::assert_lines(&output, &lines);
 }
 
-/// Another user exchanges a directory for a link to a private one.
+/// Another user exchanges a directory for a link to a private directory.
 #[test]
 fn nothing_is_undone_through_the_link_of_another_user() {
     let script = r#"

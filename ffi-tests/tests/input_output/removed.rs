@@ -82,7 +82,7 @@ fn mappings_for_reading_of_removed_files_are_restored() {
     assert_survived("read", &[(1, 23), (2, 14), (0, 31)]);
 }
 
-/// Survivors are tested as well, which have unmapped one of the mappings since the checkpoint.
+/// Survivors, which have unmapped one of the mappings since the checkpoint, must map it again.
 #[test]
 fn two_mappings_of_one_file_in_memory_stay_one() {
     assert_survived("twice", &[(1, 19), (2, 28), (0, 24), (1, 9)]);
@@ -119,7 +119,8 @@ fn protection_keys_are_refused() {
     outcome.assert_all_recovered(&native(removed("keys16")), &[1]);
 }
 
-/// Otherwise every floating-point operation of understudy would raise such a signal.
+/// Floating-point operations of understudy itself must not raise signals that the program
+/// requests.
 #[test]
 fn a_program_that_wants_signals_for_inexact_results_is_protected() {
     assert_survived("inexact", &[(1, 23), (2, 14)]);

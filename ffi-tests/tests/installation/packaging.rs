@@ -224,7 +224,7 @@ fn an_installed_tree_runs_a_job_from_its_place() {
     assert_works(&prefix, directory.path());
 }
 
-/// ld.so would split such a path into two names, ignore both, and preload nothing.
+/// ld.so would split the path into two names, ignore both, and preload nothing.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn a_path_with_a_blank_and_a_colon_does_not_keep_the_layer_out() {

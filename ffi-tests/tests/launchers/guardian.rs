@@ -125,7 +125,7 @@ fn what_is_no_mpi_program_is_as_it_is() {
     }
 }
 
-/// The other guardians may never start: the signal may have killed them.
+/// The other guardians may never start: the signal may have killed these guardians.
 #[test]
 fn a_guardian_that_is_terminated_before_its_job_has_begun_exits() {
     let job = format!("prterun-test-{}@1", std::process::id());

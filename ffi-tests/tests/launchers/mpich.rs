@@ -111,7 +111,7 @@ fn arrays_of_large_counts() {
     conform(paths::standard_program, &["large_arrays"]);
 }
 
-/// Each worker has a buffer of that size, which replicas contain: 20 GiB in all.
+/// Replicas contain the buffers of these messages: 20 GiB in all.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn messages_of_more_elements_than_an_int_counts() {

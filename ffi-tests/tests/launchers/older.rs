@@ -1,6 +1,6 @@
 //! The distribution's older Open MPI (4.1) with its launcher.
 //!
-//! Programs of this Open MPI are protected under a plain mpirun like any others.
+//! Programs of this Open MPI are protected under a plain mpirun like programs of Open MPI 5.
 
 use ffi_tests::native_runs::native;
 use ffi_tests::open_mpi_4::with_open_mpi_4;

@@ -90,7 +90,7 @@ fn ckptd_starts_a_job_without_mpirun() {
     assert_undisturbed(&ran, work.path());
 }
 
-/// The second failure is reported by a spare that was idle during the first.
+/// The second failure is reported by a spare that was idle during the first failure.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn the_failure_of_a_replacement_is_reported_once() {

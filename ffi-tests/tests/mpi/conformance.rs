@@ -17,11 +17,12 @@ const ARGUMENTS: [&str; 2] = ["40", "20"];
 const TIMES: usize = 1;
 
 fn job(name: &str) -> Job {
-    // Cuts occur at all collectives of a round in turn, since a round has fewer than seven of them.
+    // Cuts occur at all collectives of a round in turn, since a round has fewer than seven
+    // collectives.
     Job::new(paths::test_program(name), &ARGUMENTS).interval("7calls")
 }
 
-/// Runs a program in which a worker fails between two rounds or within one.
+/// Runs a program in which a worker fails between two rounds or within a round.
 ///
 /// With `FFI_TESTS_ALL`, an undisturbed run under understudy is checked as well.
 fn conforms(name: &str) {

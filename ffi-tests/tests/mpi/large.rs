@@ -23,7 +23,7 @@ fn in_pieces(job: Job) -> Job {
 
 /// Memory that the program has freed before the first checkpoint is in no replica.
 ///
-/// Freed memory does not prevent the restoration either.
+/// Freed memory does not prevent the restoration.
 #[test]
 fn freed_memory_is_no_part_of_copies() {
     let job = || Job::new(paths::test_program("freed"), &["12", "2"]).interval("7calls");

@@ -96,7 +96,7 @@ fn threads_make_communicators_and_connect_at_the_same_time() {
     assert(&["10"], &[(2, 78), (0, 300), (1, 360)]);
 }
 
-/// A callback of an interpreter waits in this way.
+/// The callbacks wait for a lock of another thread, as callbacks of interpreters do.
 #[test]
 fn a_callback_may_wait_for_a_thread_that_calls_mpi() {
     let program = paths::test_program("callbacks");
@@ -127,7 +127,8 @@ fn they_are_brought_back_with_mpich() {
         return;
     };
     let of_mpich = || job(&program, &["40"]).workers(2).of_mpich();
-    // Back to the end of MPI_Init, whose result the program checks again, and to a later cut.
+    // Rolls back to the end of MPI_Init, whose result the program checks again, and to a later
+    // cut.
     for call in [10, 400] {
         assert_survives(of_mpich, &format!("kill rank=1 at=call:{call}"));
     }

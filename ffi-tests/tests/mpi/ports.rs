@@ -67,7 +67,7 @@ fn a_cut_falls_while_workers_wait_to_connect() {
 
 /// Ranks 0 and 2 are on the first host, 1 and 3 on the second.
 ///
-/// Each rank connects to ranks of its host and of the other one.
+/// Each rank connects to ranks of its own host and of the other host.
 fn spread(job: Job) -> Job {
     job.hosts(&[3, 3]).map_by("node")
 }

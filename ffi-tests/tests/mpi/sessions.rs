@@ -141,7 +141,7 @@ fn a_worker_dies_when_others_have_ended() {
     let program = paths::test_program("instances");
     let make = || Job::new(&program, &["4", "500", "once"]).interval("3calls");
     let undisturbed = undisturbed(make, "once", false);
-    // Worker 0 exits 0.5 s after the last round's pause, worker 3 2 s after it.
+    // Worker 0 exits 0.5 s after the last round's pause, worker 3 exits 2 s after the pause.
     let kill = Kill::at(3, Trigger::Lines(4)).after(Duration::from_millis(1800));
     let outcome = make().kill(kill).run();
     outcome.assert_all_recovered(&undisturbed, &[3]);

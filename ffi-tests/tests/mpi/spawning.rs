@@ -67,7 +67,7 @@ fn spawned(guardian: u32) -> Option<u32> {
     })
 }
 
-/// Connected to the last spawned processes until the end, or to none.
+/// Argument by which the program stays connected to the last spawned processes, or none.
 const CONNECTIONS: [Option<&str>; 2] = [None, Some("connected")];
 
 #[test]
@@ -138,7 +138,8 @@ fn workers_of_mpich_on_several_hosts_die() {
 
 /// Rank 0 is on the first of two hosts, the others on the second.
 ///
-/// Open MPI's launcher does not support that, so the output is compared with that of one host.
+/// Open MPI's launcher does not support spawning in such a job, so the output is compared with
+/// that of a job on one host.
 fn assert_like_one_host(
     way: Option<&str>,
     steps: &str,
@@ -209,7 +210,7 @@ fn a_host_may_be_lost_while_spawned_processes_are_connected() {
     }
 }
 
-/// Failures in the first and the second round, and between two.
+/// Failures in the first and the second round, and between two rounds.
 ///
 /// Between two rounds, a group of the exited processes still exists.
 #[test]
@@ -238,7 +239,7 @@ fn workers_die_while_spawned_processes_are_connected() {
 ///
 /// After the commit, the processes are not spawned again, although the worker that would report so
 /// has failed; on several hosts, its host has lost all of the program with it. Before the commit,
-/// they are.
+/// the processes are spawned again.
 const BEHIND_A_CUT: [&str; 2] = [
     "rank=0 at=commit.end epoch=2",
     "rank=0 at=capture.end epoch=2",
@@ -339,8 +340,8 @@ fn windows_of_workers_and_spawned_processes() {
 
 /// Windows of each kind have members among workers and spawned processes.
 ///
-/// At call 145, windows are the only connection to spawned processes. No cut is taken as long as
-/// there is one.
+/// At call 145, windows are the only connection to spawned processes. No cut is taken while such a
+/// connection exists.
 #[test]
 fn workers_die_while_they_have_windows_with_spawned_processes() {
     with_windows_of_each(|job| {
@@ -384,7 +385,7 @@ fn a_spawned_process_on_one_of_several_hosts_may_end_the_job() {
     }
 }
 
-/// The process to kill: a spawned one, or the guardian that has started it.
+/// The process to kill: a spawned process, or the guardian that has started it.
 #[derive(Clone, Copy)]
 enum Victim {
     Spawned,

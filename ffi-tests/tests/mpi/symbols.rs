@@ -16,7 +16,7 @@ use understudy_table::{Flag, table};
 /// - execve and its relatives: the program that the rank's process executes becomes the rank.
 /// - sigaction and its relatives: hide the handler of fatal signals.
 /// - Clocks and the like: their results are recorded in the set-up phase.
-/// - The others change names, sizes or contents of files, which a rollback undoes.
+/// - All other functions: change names, sizes or contents of files; a rollback undoes the changes.
 const EXTRA: &[&str] = &[
     "_Exit",
     "__open64_2",
@@ -216,7 +216,8 @@ fn exported(library: &std::path::Path) -> BTreeMap<String, (char, usize)> {
 fn expected() -> BTreeMap<String, Option<usize>> {
     let table = table();
     let mut names = BTreeMap::new();
-    // Open MPI 5.0 lacks the newer ones, and a program that looks them up must not find them.
+    // Open MPI 5.0 lacks the newer procedures, and a program that looks them up must not find
+    // them.
     for procedure in table.procedures.iter().filter(|it| !it.has(Flag::Newer)) {
         names.insert(procedure.name.clone(), None);
         if !procedure.has(Flag::NoProfile) {

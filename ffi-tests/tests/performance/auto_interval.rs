@@ -67,7 +67,8 @@ fn a_replacement_uses_the_interval_of_the_others() {
         .run();
     outcome.assert_success();
     outcome.assert_taken_over(&[1]);
-    // The spare is rank 3. The intervals that it has recorded are the last ones of the others.
+    // The spare is rank 3. The intervals that it has recorded equal the last intervals of worker
+    // 0.
     let (understudy, survivor) = (changes(&outcome, 3), changes(&outcome, 0));
     outcome.check(!understudy.is_empty(), "it has no interval");
     outcome.check(

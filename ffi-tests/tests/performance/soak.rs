@@ -138,7 +138,7 @@ const FLAT_RECOVERIES: usize = 20;
 ///
 /// Less than the size of the communicators of one recovery, times [`FLAT_RECOVERIES`].
 const MEMORY_LIMIT: u64 = 1024;
-/// Permitted growth of the number of mappings; that of descriptors must not grow at all.
+/// Permitted growth of the number of mappings; the number of descriptors must not grow.
 const MAPPING_LIMIT: usize = 4;
 
 /// Resources of a survivor before each failure.

@@ -364,7 +364,7 @@ fn files_are_those_of_the_checkpoint_on_disk() {
 struct Mount(PathBuf);
 
 impl Mount {
-    /// Mounts one; returns `None`, and prints the reason, if this user may not mount.
+    /// Mounts the file system; prints the reason and returns `None` without the permission.
     fn new(options: &str) -> Option<Mount> {
         let path = tempfile::tempdir()
             .expect("there is room for temporary files")

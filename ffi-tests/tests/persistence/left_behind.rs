@@ -89,7 +89,7 @@ fn files_of_a_lost_job_are_inspected() {
     let (ran, _) = inspect(work.path(), &["nowhere"]);
     ran.assert(3, &["nowhere: "]);
 
-    // One bit differs, then the end is missing, then the whole content of one file.
+    // In one file, a bit differs, then the end is missing, then all but the magic number.
     let files = epochs(work.path());
     let whole = std::fs::read(&files[0]).expect("it is there");
     let mut damaged = whole.clone();
@@ -158,8 +158,8 @@ fn leftovers_are_removed_and_files_of_living_jobs_stay() {
                 .filter(|entry| entry.file_name().to_string_lossy().contains("@1-"))
                 .count();
             if found.get().is_none() && ledgers >= 4 && child.id() > 0 {
-                // Made now, since the daemons of other tests, whose turn is over, would have
-                // removed the files.
+                // The files are made as late as this: earlier, daemons of other tests would have
+                // removed them.
                 let paths = [
                     remains("understudy-", &here, Duration::ZERO),
                     remains(".understudy-", "ffi-test", Duration::from_secs(3600)),

@@ -60,7 +60,7 @@ fn a_crash_that_repeats_is_the_programs() {
     let mut verdicts = Verdicts::default();
     let ways = [
         ("dereference", ": SIGSEGV at endings+0x"),
-        // Within the MPI library, called by the program.
+        // The program crashes within the MPI library, which it has called with a bad buffer.
         ("bad-buffer", ": SIGSEGV at "),
         ("throw", ": SIGABRT at libc"),
         ("divide", ": SIGFPE at endings+0x"),

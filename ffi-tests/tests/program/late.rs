@@ -1,6 +1,6 @@
 //! Programs that load the MPI library late, and wrappers of programs.
 //!
-//! The programs are protected, or a line reports that they are not.
+//! The programs are protected, or a line reports that they are not protected.
 
 use ffi_tests::native_runs::native;
 use ffi_tests::plain_commands::assert_indifferent;

@@ -42,7 +42,7 @@ fn build_libraries(directory: &Path) {
     let needs = ["-lhelper", "-Wl,-rpath,$ORIGIN"];
     compile("counter.c", "first.so", &needs);
     compile("counter.c", "second.so", &needs);
-    // Older linkers align segments in this way.
+    // Older linkers align segments to 2 MiB.
     compile(
         "counter.c",
         "third.so",
@@ -210,7 +210,7 @@ fn a_restarted_job_opens_its_libraries() {
 fn threads_use_the_thread_local_data_of_a_library_opened_late() {
     let job = || plugins(&libraries(), 3, &["threads"]);
     let undisturbed = native(job());
-    // With checkpoints between the threads' calls, and without any.
+    // The job runs with checkpoints between the threads' calls, and without checkpoints.
     for interval in variants(["1calls", "100s"], 1) {
         let outcome = job().interval(interval).run();
         outcome.assert_success();
@@ -248,7 +248,7 @@ fn numpy_is_imported_while_the_program_runs() {
     kill_often("numpy", || imports("numpy"), 3);
 }
 
-/// Mpi4py requests MPI_THREAD_MULTIPLE, and gets a level at which threads call in turn.
+/// Mpi4py requests MPI_THREAD_MULTIPLE, and is granted a level at which threads call in turn.
 #[test]
 fn threads_of_an_interpreter_call_mpi_and_change_files() {
     let steps = ROUNDS.to_string();

@@ -96,7 +96,8 @@ fn all_with_handlers_set_after_mpi_init_are_signalled() {
     outcome.assert_nothing_left();
 }
 
-/// Without understudy, threads of the MPI library receive such a signal, which ends the program.
+/// Without understudy, threads of the MPI library receive the blocked signals, which end the
+/// program.
 #[test]
 fn blocked_signals_wait_for_the_program() {
     let job = || {

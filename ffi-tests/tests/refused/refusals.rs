@@ -1,6 +1,7 @@
 //! Programs that cannot be protected: one clear line states the reason.
 //!
-//! The program then runs unprotected, or stops if the user has requested that.
+//! The program then runs unprotected, or stops if the user has requested protection
+//! (UNDERSTUDY_REQUIRE).
 
 use ffi_tests::living_processes::living_and_lines;
 use ffi_tests::native_runs::native;
@@ -362,7 +363,7 @@ fn another_build_of_the_layer_takes_no_part_in_a_job() {
             if printed < 8 {
                 return false;
             }
-            // By renaming another file to that name, as an installation does.
+            // Replaces the library by a renamed file, as an installation does.
             let new = runtime.with_extension("new");
             let library = std::fs::read(&runtime).expect("a library");
             std::fs::write(&new, rebuilt(&library)).expect("room");

@@ -36,7 +36,7 @@ fn a_shell_script_must_give_way_to_the_program() {
     assert_undisturbed(&ran, work.path());
 }
 
-/// The dynamic loader preloads nothing into such a program.
+/// The dynamic loader preloads nothing into a program with set-user-ID or set-group-ID.
 #[test]
 fn a_program_with_other_rights_is_refused() {
     let work = work();
@@ -110,7 +110,7 @@ fn a_program_that_cannot_be_run_is_reported_in_one_line() {
             &program,
             "are more than this node can have",
         ),
-        // Without `--` before the program.
+        // The command line has no `--` before the program.
         (
             127,
             &[],

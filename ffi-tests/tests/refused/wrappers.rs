@@ -45,7 +45,8 @@ fn a_program_in_the_background_of_its_wrapper_is_refused() {
         let outcome = job.launched_by(launcher).run();
         outcome.assert_status(REFUSED);
         outcome.assert_line(&["runs in the background of /usr/bin/setsid"]);
-        // The parent of the program is then the init process of the machine or of a container.
+        // After the exit of setsid, the parent of the program is the init process of the machine
+        // or of a container.
         let is_true =
             |line: &&str| !line.contains("has started") || line.contains("started setsid");
         outcome.check(
@@ -76,8 +77,8 @@ fn a_program_that_outlives_its_wrapper_ends_the_job() {
 
 /// Arguments with which gdb prints nothing while the program prints.
 ///
-/// Gdb's messages about the exit of a rank would be written in pieces among the lines of the
-/// others.
+/// Gdb's messages about the exit of a rank would be written in pieces among the lines of other
+/// ranks.
 const GDB: [&str; 10] = [
     "-batch",
     "-ex",
@@ -167,7 +168,7 @@ fn a_pid_namespace_of_each_rank_is_refused() {
     outcome.assert_same_lines(&native(bare().workers(5)));
 }
 
-/// Otherwise the accepted ranks would wait for the refused ones.
+/// The job must end: the accepted ranks would wait for the refused ranks for ever.
 #[test]
 fn a_job_of_which_some_ranks_are_refused_ends() {
     let program = paths::test_program("chatter").display().to_string();

@@ -37,10 +37,10 @@ fn protected(arguments: &[&str]) -> Job {
 /// Points at which the program waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stop {
-    /// Before the program waits: images are reduced.
+    /// The images have been reduced; the program has not changed its data.
     Reduced,
     Changed,
-    /// Checkpoints have been taken since the change.
+    /// Checkpoints have been taken since the program changed its data.
     Half,
 }
 
@@ -251,7 +251,7 @@ fn a_survivor_may_die_while_it_gets_its_pages_back() {
     outcome.assert_taken_over(&[1, 3]);
 }
 
-/// A worker whose own image is damaged gets the replica of its buddy.
+/// A worker whose own image is damaged loads the replica of its buddy.
 ///
 /// The buddy's replica lacks the pages that the worker has changed.
 #[test]

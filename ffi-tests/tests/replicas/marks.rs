@@ -73,7 +73,7 @@ fn a_checkpoint_is_taken_where_it_is_wanted() {
         .run();
     assert_undisturbed(&outcome, "wanted");
     outcome.assert_taken_over(&[1]);
-    // The first is that at the end of MPI_Init.
+    // The first checkpoint is taken at the end of MPI_Init.
     outcome.check(
         outcome.last_epoch(0) == 11,
         &format!("{} checkpoints", outcome.last_epoch(0)),
@@ -90,7 +90,8 @@ fn no_checkpoint_is_taken_while_a_worker_inhibits_it() {
         let outcome = job("held").interval(interval).run();
         assert_undisturbed(&outcome, "held");
         let held = answered(&outcome, 3, "held");
-        // A checkpoint that was in progress at the beginning is committed meanwhile.
+        // A checkpoint that was in progress when the worker inhibits checkpoints is still
+        // committed.
         outcome.check(
             held.is_some_and(|held| held <= 1),
             &format!("{held:?} checkpoints meanwhile"),

@@ -1,6 +1,7 @@
 //! Static data that are set up a second time.
 //!
-//! The program opens another set-up phase with MPI_Pcontrol, whose journal replaces the first.
+//! The program opens another set-up phase with MPI_Pcontrol, whose journal replaces the first
+//! journal.
 
 use ffi_tests::programs::{self, TestProgram};
 use ffi_tests::reduced_replicas::{self, WORKERS, assert_like_undisturbed, rebuilt};

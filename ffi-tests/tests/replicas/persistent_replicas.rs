@@ -195,7 +195,7 @@ fn nothing_grows_from_death_to_death() {
     let seen: Arc<Mutex<Vec<[ResourceUse; 2]>>> = Arc::default();
     let seen_too = Arc::clone(&seen);
     let [deaths, early] = DEATHS;
-    // Worker 0 survives; the oldest of the others is killed.
+    // Worker 0 survives; the oldest of the other processes is killed.
     let job = under_ckptd(&case)
         .workers(3)
         .spares(0)

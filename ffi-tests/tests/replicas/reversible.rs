@@ -111,7 +111,7 @@ fn rounded_steps_are_not_undone_and_the_buddys_copy_is_fetched() {
     let job = || job_of("reversible-float", "undo");
     let outcome = run_with_fault(job, "kill rank=1 at=call:213; kill rank=2 at=call:300");
     outcome.assert_taken_over(&[1, 2]);
-    // Only the first time: afterwards the rank has a complete image.
+    // The rank fetches replicas only after the first failure: afterwards it has a complete image.
     assert_fetched(
         &outcome,
         &[0, 2],

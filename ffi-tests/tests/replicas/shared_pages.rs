@@ -143,7 +143,7 @@ fn what_all_have_is_kept_once_by_each_also_after_a_recovery() {
     }
 }
 
-/// Failures of one or several workers: a worker, its buddy, both.
+/// Failures of one or several workers: a worker, its buddy, or both.
 const DEATHS: &[(&str, &[u32])] = &[
     (
         "kill rank=1 at=cut.end epoch=4; kill rank=2 at=commit.end epoch=5",
@@ -175,7 +175,8 @@ const DEATHS: &[(&str, &[u32])] = &[
 #[test]
 fn workers_and_buddies_may_die() {
     let mut verdicts = Verdicts::default();
-    // With the persistent replica store of the failed worker, and with replicas of others.
+    // Each failure is tested with the persistent replica store of the failed worker, and with
+    // replicas that other workers store.
     for &(deaths, workers) in variants(DEATHS, 3) {
         for (shared, way) in [("1", ""), ("auto", "; pretend no-memfd")] {
             let fault = format!("{deaths}{way}");
@@ -228,7 +229,7 @@ fn a_copy_that_refers_to_damaged_pages_is_refused() {
 
 #[test]
 fn a_replica_that_refers_to_damaged_pages_is_rebuilt_with_them() {
-    // Worker 2 is rolled back, finds its pages damaged and gets them from worker 3; then its
+    // Worker 2 is rolled back, finds its pages damaged and fetches them from worker 3; then its
     // replica of worker 1 is needed.
     let fault =
         format!("{DAMAGE}; kill rank=0 at=cut.end epoch=4; kill rank=1 at=commit.end epoch=4");

@@ -131,7 +131,7 @@ fn a_sample_of_the_workers_may_have_trial_replays() {
 fn the_end_of_the_phase_may_be_named() {
     let heat2d =
         ["auto", "MPI_Allreduce#5", "function:relax"].map(|rule| (programs::longer_heat2d(), rule));
-    // In C++, in an unnamed namespace.
+    // The function is a C++ function in an unnamed namespace.
     let cg = (programs::cg(), "function:run");
     for (case, rule) in heat2d.into_iter().chain([cg]) {
         let outcome = case
@@ -176,7 +176,7 @@ fn a_trial_replay_has_no_effects_and_finds_differences() {
     let case = setup(|| Job::new(paths::test_program("setup"), &["20000"]));
     for one in run_trial_replays(&case, "20calls") {
         assert_eq!(one.failure, None, "worker {}", one.worker);
-        // The structure takes four pages, three of which are random; a few others may contain
+        // The structure takes four pages, three of which are random; a few other pages may contain
         // descriptor numbers.
         assert!(
             (4..12).contains(&one.different),

@@ -44,7 +44,7 @@ pub struct SpareView<'a> {
 #[derive(Debug, Default)]
 struct ExpectedSpares {
     count: u32,
-    /// Time at which they are not expected any more, and requested again.
+    /// Time after which missing spares are requested again.
     until: Duration,
 }
 
@@ -56,7 +56,7 @@ struct LeaseRound {
     leases: Vec<Lease>,
 }
 
-/// The spares of a job, and what is requested for them.
+/// The spares of a job, their leases, and requests for new spares.
 #[derive(Debug)]
 pub struct JobPool {
     limits: SpareLimits,
@@ -90,7 +90,7 @@ impl JobPool {
 
     /// Returns the process that has started the job's ranks; 0 if unknown.
     ///
-    /// The last spare that has registered has reported it.
+    /// The spare that has registered last has reported the process id.
     pub fn launcher(&self) -> u32 {
         self.launcher
     }

@@ -7,8 +7,9 @@
 //! when it is given back.
 //!
 //! The rounds of leases of a job have increasing numbers. A repeated request of a round receives
-//! the same answer, and one of an earlier round is refused. Every ticket and lease has a token that
-//! is never used twice. So late, repeated or reordered requests cannot lease a spare twice.
+//! the same answer, and a request of an earlier round is refused. Every ticket and lease has a
+//! token that is never used twice. So late, repeated or reordered requests cannot lease a spare
+//! twice.
 //!
 //! Time is passed in: `now` is the time since a fixed moment and never decreases. Nothing happens
 //! by itself; [`Pools::tick`] performs the actions that are due. Changes are returned as

@@ -137,7 +137,7 @@ impl Pools {
         answer
     }
 
-    /// Ends an unused lease; one that is not in force any more is refused.
+    /// Ends an unused lease; a lease that is no longer in force is refused.
     pub fn give_back(
         &mut self,
         key: &JobKey,
@@ -148,8 +148,8 @@ impl Pools {
 
     /// Returns the number of spares that a job may start.
     ///
-    /// The job has `spares` idle ones and wants `aim`. The limit of idle spares applies to all jobs
-    /// together, and also to a job of which no spare has registered.
+    /// The job has `spares` idle spares and wants `aim`. The limit of idle spares applies to all
+    /// jobs together, and also to a job of which no spare has registered.
     pub fn may_start(&self, key: &JobKey, spares: u32, aim: u32) -> u32 {
         let others = self.jobs.iter().filter(|(other, _)| *other != key);
         let idle: usize = others.map(|(_, job)| job.spares().count()).sum();

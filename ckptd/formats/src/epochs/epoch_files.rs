@@ -96,7 +96,7 @@ pub fn incomplete_files<'a>(
     listing.into_iter().filter(is_incomplete).collect()
 }
 
-/// Returns the files of all epochs and static data of a job, including incomplete ones.
+/// Returns the files of all epochs and static data of a job, including incomplete files.
 ///
 /// Undo logs are not included; other processes are responsible for them.
 pub fn files_of_job<'a>(listing: impl IntoIterator<Item = &'a str>, lineage: u64) -> Vec<&'a str> {
@@ -122,8 +122,8 @@ pub fn restorable_epochs(by_worker: &[Vec<EpochKey>]) -> Vec<EpochKey> {
 
 /// Returns a worker's epochs that are not needed any more.
 ///
-/// `complete` are the epochs of which all workers have complete files. The last two of these and
-/// all newer epochs are needed. Epochs of other jobs are never returned.
+/// `complete` are the epochs of which all workers have complete files. The last two complete
+/// epochs and all newer epochs are needed. Epochs of other jobs are never returned.
 pub fn obsolete_epochs(files: &[EpochKey], complete: &BTreeSet<EpochKey>) -> Vec<EpochKey> {
     let Some(second) = complete.iter().rev().nth(1) else {
         return Vec::new();

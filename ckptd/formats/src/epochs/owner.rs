@@ -1,11 +1,12 @@
 //! Owner of a directory of checkpoints.
 //!
 //! Two running jobs in one directory would overwrite each other's files. So each process of a job
-//! has a shared lock (fcntl(2), POSIX record locks) on the file [`OWNER`] there, which describes
-//! the job. Another job that claims the directory needs the exclusive lock. The kernel releases the
-//! locks of a process that exits, so that the exclusive lock usually proves the end of the owner.
-//! It does not if the owner runs on another host, whose locks some file systems hide: then the file
-//! must show that the owner has ended (`DirectoryOwner::has_ended`).
+//! has a shared lock (fcntl(2), POSIX record locks) on the file [`OWNER`] in the directory, which
+//! describes the job. Another job that claims the directory needs the exclusive lock. The kernel
+//! releases the locks of a process that exits, so that the exclusive lock usually proves the end
+//! of the owner. The lock proves nothing if the owner runs on another host, whose locks some file
+//! systems hide: then the content of the file must show that the owner has ended
+//! (`DirectoryOwner::has_ended`).
 
 use crate::proc_stat;
 use rustix::fs::{FlockOperation, OFlags, fcntl_lock};
@@ -24,7 +25,7 @@ pub const OWNER: &str = "understudy-owner";
 
 /// Time limit for a claim: another process of this job may be writing the file.
 const WRITE_TIME_LIMIT: Duration = Duration::from_secs(1);
-/// Interval between two attempts to get a lock.
+/// Interval between two attempts to lock the file.
 const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Description of a job, the content of the owner file.
@@ -223,7 +224,7 @@ fn open(path: &Path) -> io::Result<File> {
 impl Ownership {
     /// True if the path still names the opened file.
     ///
-    /// The owner may have removed it meanwhile.
+    /// The owner may have removed the file after this process has opened it.
     fn is_in_place(&self) -> bool {
         let id = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
         let own = self.file.metadata().map(id);
@@ -239,7 +240,7 @@ impl Ownership {
         Ok(DirectoryOwner::parse(&text))
     }
 
-    /// Writes the owner file, then changes the exclusive lock to a shared one.
+    /// Writes the owner file, then changes the exclusive lock to a shared lock.
     ///
     /// The file is not written if it names this job already. `found` is the present content.
     fn write_and_share(

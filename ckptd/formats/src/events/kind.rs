@@ -170,7 +170,7 @@ described! {
     pub struct SpareChoice {
         pub worker: Worker,
         pub rank: ProcessNumber,
-        /// True if ckptd has chosen the spare; otherwise the built-in rule has.
+        /// True if ckptd has chosen the spare; false if the built-in rule has chosen it.
         pub by_daemon: bool,
     }
 }
@@ -238,7 +238,7 @@ kinds! {
         Config = "config" { settings: Vec<(String, String)> },
         /// A consistent cut was taken, after `candidates` cut points of the rank.
         ///
-        /// `at_call` has the same value.
+        /// `at_call` equals `candidates`.
         Cut = "cut" {
             epoch: Epoch,
             at_call: u64,
@@ -265,7 +265,7 @@ kinds! {
             epoch: Epoch,
             to: ProcessNumber,
             bytes: u64,
-            /// Pages that were not sent, because the buddy has equal ones.
+            /// Pages that were not sent, because the buddy has equal pages.
             alike: u64,
             ns: u64,
         },
@@ -294,7 +294,7 @@ kinds! {
             pages: u64,
             /// Pages that differ from the worker's.
             different: u64,
-            /// Mappings with such pages, and the number of pages in each.
+            /// Mappings with pages that differ, and the number of such pages in each.
             places: Vec<String>,
             /// Reason why the replay did not finish.
             failure: Option<String>,
@@ -310,7 +310,7 @@ kinds! {
             pages: u64,
             /// Remaining pages.
             left: u64,
-            /// Bytes of the journal that is stored instead.
+            /// Bytes of the journal that is stored instead of the elided pages.
             journal: u64,
         },
         /// The rank has elided rebuildable pages from the replica of its own memory.
@@ -338,9 +338,9 @@ kinds! {
         Recomputed = "recomputed" { regions: u64, bytes: u64, ns: u64 },
         /// Functions of the program have undone steps in a survivor.
         Reversed = "reversed" {
-            /// Pages that equal those of the checkpoint.
+            /// Pages whose restored content equals that of the checkpoint.
             pages: u64,
-            /// Pages that differed and were fetched instead.
+            /// Pages that differed from the checkpoint and were fetched from a replica.
             wrong: u64,
             /// Complete steps.
             steps: u64,
@@ -365,7 +365,7 @@ kinds! {
         SparesChosen = "spares_chosen" {
             recovery: u32,
             choices: Vec<SpareChoice>,
-            /// Reason why the built-in rule was used, if it was.
+            /// Reason why the built-in rule was used; `None` if it was not used.
             reason: Option<String>,
         },
         /// A stage of a recovery has ended after `ns` on this rank.

@@ -1,4 +1,4 @@
-//! Reader of a finished event file, including truncated ones.
+//! Reader of a finished event file, which may be truncated.
 
 use super::codec::Header;
 use super::record::Record;

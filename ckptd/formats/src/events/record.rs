@@ -11,8 +11,8 @@ pub const MAGIC: [u8; 8] = *b"USTDYEVT";
 /// Version of header, frame and payload together.
 ///
 /// Payloads are positional. So *any* change to [`Record`], [`Kind`] or a type inside of them (a
-/// field added, removed, reordered or retyped; a variant inserted anywhere) requires a new version.
-/// A reader accepts exactly its own version and reports the other one.
+/// field added, removed, reordered or retyped; a variant inserted anywhere) requires a new
+/// version. A reader accepts exactly its own version and reports any other version.
 pub const VERSION: u32 = 13;
 
 described! {

@@ -53,7 +53,7 @@ pub(super) struct RecordStream<R> {
     buffer: Vec<u8>,
     /// Offset in `buffer` of the first byte that is not decoded yet.
     decoded: usize,
-    /// Offset of the same byte in the file.
+    /// Offset in the file of the first byte that is not decoded yet.
     file_offset: u64,
 }
 

@@ -110,7 +110,7 @@ impl EventWriter {
         loop {
             match file.write(bytes) {
                 Ok(n) if n == bytes.len() => return,
-                // The frame is incomplete, and readers stop at it, so it must be the last one.
+                // The frame is incomplete, and readers stop at it, so it must be the last frame.
                 Ok(_) => return self.disable(&io::Error::from_raw_os_error(libc::ENOSPC)),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return self.disable(&error),
@@ -129,8 +129,8 @@ impl EventWriter {
 
 fn open(dir: &Path, path: &Path) -> io::Result<File> {
     create_dir_all(dir)?;
-    // A new file, not a truncated one, so that a process that still writes to the old file does not
-    // affect it.
+    // Creates a new file instead of truncating the old one: a process that still writes to the old
+    // file does not affect the new one.
     create_anew(path)
 }
 

@@ -151,7 +151,7 @@ impl PrivateDirectory {
         Self::make_at(rustix::fs::CWD, path.as_os_str(), path)
     }
 
-    /// Opens a directory in this one by its name; `None` if it does not exist.
+    /// Opens a directory in this directory by its name; `None` if it does not exist.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -230,7 +230,7 @@ impl PrivateDirectory {
         self.file.as_fd()
     }
 
-    /// Returns the path by which it was opened.
+    /// Returns the path by which the directory was opened.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -28,7 +28,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// Memory that outlives a process (shm_overview(7)); all users can write there.
+/// Memory that outlives a process (shm_overview(7)); all users can create files in it.
 pub const SHARED_MEMORY_DIRECTORY: &str = "/dev/shm";
 
 /// Directory that this process has created or opened.
@@ -125,7 +125,7 @@ impl PlaceCandidates {
         sessions.find_map(|path| PrivateDirectory::open(path).ok().flatten())
     }
 
-    /// Returns the directory's path without creating it.
+    /// Returns the path of the directory without creating the directory.
     fn find(&self) -> PathBuf {
         if let Some(named) = &self.named {
             return named.join(&self.name);
@@ -205,7 +205,7 @@ fn make_named(place: &Path, name: &str) -> Result<PrivateDirectory, DirectoryRef
     make_in(place, name).map_err(|error| refused(error.to_string()))
 }
 
-/// True if every process of the node gets this refusal.
+/// True if every process of the node is refused for this reason.
 ///
 /// False for example if this process has no free descriptor: another process could use the place.
 fn is_lasting(refused: &DirectoryRefusal) -> bool {
@@ -214,7 +214,7 @@ fn is_lasting(refused: &DirectoryRefusal) -> bool {
         | DirectoryRefusal::NotADirectory(_)
         | DirectoryRefusal::WrongOwner { .. }
         | DirectoryRefusal::ParentWritable { .. } => true,
-        // The user can correct these, so no other place is tried.
+        // The user can correct the directory or the setting, so no other place is tried.
         DirectoryRefusal::AccessibleToOthers { .. } | DirectoryRefusal::UnusableSetting { .. } => {
             false
         }
@@ -240,7 +240,7 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::{PermissionsExt, chown, symlink};
 
-    /// Creates substitutes for the node's places; other users can write to the first one.
+    /// Creates substitutes for the node's places; other users can write to the first substitute.
     fn places() -> (tempfile::TempDir, PlaceCandidates) {
         let top = tempfile::tempdir().expect("there is room for temporary files");
         let [memory, session] = ["shm", "session"].map(|name| top.path().join(name));

@@ -38,8 +38,8 @@ pub enum SignalTargets {
     All,
     /// Processes that have resumed the program.
     ///
-    /// An earlier process may not have the program's signal handlers yet; it reads the signals from
-    /// its page.
+    /// A process that has not resumed the program may lack the program's signal handlers; it reads
+    /// the signals from its page.
     Resumed,
 }
 
@@ -62,7 +62,7 @@ pub struct GuardedProcess {
     adopted_from: Option<ProcessNumber>,
     /// End of the process, once its exit status was collected.
     ending: Option<ProcessEnd>,
-    /// End of its output.
+    /// End of the process's output, once all writers have closed it.
     closing: Option<ProcessEnd>,
     /// True if the manager does not need the state of the process any more.
     is_forgotten: bool,
@@ -280,7 +280,7 @@ impl GuardedProcess {
 
     /// Returns the exit status as a shell reports it.
     ///
-    /// A living process has the status of one that was killed by SIGKILL.
+    /// The status of a living process is that of a process killed by SIGKILL.
     pub fn status(&self) -> i32 {
         match self.ending {
             Some(ProcessEnd::Exited { status, .. }) => status,

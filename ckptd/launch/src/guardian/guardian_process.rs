@@ -52,7 +52,7 @@ const FORWARDED: [i32; 8] = [
 /// Before a process was started, they end the job.
 const TERMINATING: [i32; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGTERM, libc::SIGQUIT];
 
-/// Limit of managers that die in succession before all processes resume under one.
+/// Limit of managers that die in succession before all processes resume under one manager.
 const MAX_FRUITLESS_MANAGERS: u32 = 10;
 
 /// State of a guardian.
@@ -79,9 +79,9 @@ pub struct GuardianProcess {
     ///
     /// The manager of a job on several nodes ends when its standard input is closed.
     pub(super) managers: Vec<Child>,
-    /// True if no other manager can replace the current one.
+    /// True if no other manager can replace the current manager.
     pub(super) is_last: bool,
-    /// Managers that have died since all processes last resumed under one.
+    /// Managers that have died since all processes last resumed under one manager.
     pub(super) fruitless_managers: u32,
     pub(super) processes: Arc<Mutex<Vec<GuardedProcess>>>,
     /// True if a process was started.
@@ -101,7 +101,7 @@ pub fn run(program: Program) -> Result<i32, Error> {
     // Without this, the guardian would outlive a launcher that was killed.
     set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(|errno| Error::system("prctl")(errno.into()))?;
-    // The processes of the program read the settings too, and report the errors in them.
+    // The processes of the program read the settings too, and report errors in the settings.
     let config = Config::read(|name| std::env::var(name).ok()).ok();
     let spares = config.as_ref().map_or(1, |config| config.spares);
     // With a daemon, its limit applies, and it is asked for spares at the end of a recovery.
@@ -289,7 +289,7 @@ impl GuardianProcess {
             .map(then);
     }
 
-    /// Finds or starts another manager after the death of the current one.
+    /// Finds or starts another manager after the death of the current manager.
     ///
     /// Returns an exit status if the job was over.
     fn find_manager(&mut self) -> Result<Option<i32>, Error> {

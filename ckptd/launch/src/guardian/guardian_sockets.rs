@@ -13,7 +13,7 @@ use understudy_wire::line::{Hello, Line, LineListener, LineSocket, ToGuardian};
 
 /// Time for another guardian to start the manager.
 const MANAGER_TIMEOUT: Duration = Duration::from_secs(2);
-/// Interval of attempts to connect to that manager.
+/// Interval of attempts to connect to a manager that another guardian starts.
 const ATTEMPT_PERIOD: Duration = Duration::from_millis(20);
 
 /// The connections of a guardian that has not joined yet.
@@ -33,7 +33,7 @@ pub struct GuardianSockets {
 impl GuardianSockets {
     /// Connects to the job's manager, and opens the other sockets.
     ///
-    /// The manager is started if there is none.
+    /// The manager is started if none is running.
     ///
     /// # Errors
     /// Errors of [`LauncherPosition::connect`] and of system calls.

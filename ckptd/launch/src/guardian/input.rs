@@ -31,7 +31,7 @@ use understudy_wire::line::{
 
 /// Number of bytes that are read ahead of the pipe.
 const AHEAD: usize = 1 << 16;
-/// Interval in which a terminal is polled whose foreground group is another one.
+/// Poll interval for a terminal while this process is not in its foreground group.
 const BACKGROUND_POLL: Duration = Duration::from_millis(200);
 /// Time limit for the relay's reply.
 const REPLY_LIMIT: Duration = Duration::from_secs(10);
@@ -350,7 +350,7 @@ impl Relay {
         self.read_ahead(&bytes[skipped..length]);
     }
 
-    /// Adds bytes that follow those that have been read ahead.
+    /// Queues bytes behind the input that has been read ahead.
     fn read_ahead(&mut self, bytes: &[u8]) {
         // Fewer than AHEAD bytes are queued, and no more than AHEAD bytes are read at once.
         self.ahead.push(bytes).expect("the outbox has room");

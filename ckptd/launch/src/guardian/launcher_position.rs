@@ -1,8 +1,8 @@
 //! Position of this process among the processes that a launcher has started.
 //!
-//! The launcher gives each guardian its rank, the number of guardians, and a common name. The job's
-//! directory in memory has that name. A guardian that finds no manager there starts one, under a
-//! lock, so that there is only one.
+//! The launcher gives each guardian its rank, the number of guardians, and a common name. The
+//! job's directory in memory has that name. A guardian that finds no manager in the directory
+//! starts one, under a lock, so that the node has only one manager.
 
 use super::launchers::{AddressService, JobName, Launcher};
 use super::leader_address::LeaderAddress;
@@ -39,7 +39,7 @@ pub struct LauncherPosition {
     pub size: u32,
     /// Number of ranks on this node.
     pub local_size: u32,
-    /// Rank among those of this node.
+    /// Rank among the processes of this node.
     pub local_rank: u32,
     /// Service by which the nodes exchange the leader's address, if there are several nodes.
     address_service: Option<AddressService>,
@@ -183,7 +183,7 @@ impl LauncherPosition {
         Ok((line, Some(manager)))
     }
 
-    /// Connects to the manager that replaces a dead one; starts it if necessary.
+    /// Connects to the manager that replaces a dead manager; starts it if necessary.
     ///
     /// The connection is an error if the new manager has died, too. Returns `None` if the job is
     /// over, because its directory has been removed.
@@ -268,7 +268,7 @@ impl LauncherPosition {
     }
 }
 
-/// Connects to the manager in a job's directory; `None` without a living one.
+/// Connects to the manager in a job's directory; `None` if no manager is alive.
 ///
 /// # Errors
 /// Other errors of [`Line::connect`]: the job must not get a second manager.
@@ -300,7 +300,7 @@ fn name_of_job(name: String) -> String {
 
 /// Returns a name made of the numbers of the batch job and its step.
 ///
-/// The parent process does not identify the job, because it is another one on each node.
+/// The parent process does not identify the job, because each node has its own parent process.
 fn name_of_step((job, step): (u32, u32)) -> String {
     format!("slurm-{job}.{step}@1")
 }

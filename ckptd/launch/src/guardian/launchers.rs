@@ -45,7 +45,7 @@ pub struct Launcher {
 
 /// Open MPI's mpirun (and `starter`), MPICH's mpiexec, and Slurm's srun.
 ///
-/// A launcher may have been started by another one, which comes later in this list.
+/// A launcher may have been started by another launcher, which is later in this list.
 const LAUNCHERS: [Launcher; 3] = [
     Launcher {
         job: JobName::Variable("PMIX_NAMESPACE"),
@@ -66,7 +66,7 @@ const LAUNCHERS: [Launcher; 3] = [
         services: &[("PMI_FD", AddressService::Pmi1)],
     },
     // srun(1), "OUTPUT ENVIRONMENT VARIABLES". A batch script has SLURM_NTASKS as well, but does
-    // not run in such a step.
+    // not run in a step of srun.
     Launcher {
         job: JobName::Step("SLURM_JOB_ID", "SLURM_STEP_ID"),
         rank: "SLURM_PROCID",

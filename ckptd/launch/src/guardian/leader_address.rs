@@ -78,7 +78,7 @@ impl LeaderAddress {
     }
 }
 
-/// Publishes an address, or returns the published one.
+/// Publishes an address, or returns the published address.
 fn exchange_by_pmi1(publish: Option<&LeaderAddress>) -> Result<String, Error> {
     let mut client = Pmi1Client::connect()?;
     let text = publish.map(LeaderAddress::text);

@@ -22,7 +22,7 @@ use understudy_wire::line::{
 };
 
 impl GuardianProcess {
-    /// Starts a process of the program that does not outlive this one.
+    /// Starts a process of the program that does not outlive this guardian.
     ///
     /// A process that cannot be started is reported as ended.
     pub fn start(&mut self, number: ProcessNumber, is_restart: bool) {
@@ -61,8 +61,8 @@ impl GuardianProcess {
         command.env_remove("UNDERSTUDY_ASIDE");
         if is_restart && number.0 < self.position.size {
             // The fault has struck the earlier process of this number, and must not strike the
-            // process that replaces it. A process with a number beyond the launcher's ranks is no
-            // replacement of an earlier one.
+            // process that replaces it. A process with a number beyond the launcher's ranks
+            // replaces no earlier process.
             command.env_remove("UNDERSTUDY_FAULT");
         }
         adopt(&mut command, self.identity(number));

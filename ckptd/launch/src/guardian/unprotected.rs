@@ -31,8 +31,8 @@ pub fn run_unprotected(
         };
         print_message(format_args!("{why}; {outcome}{ranks}"));
     } else if stop.is_some() {
-        // A rank that exits with an error makes the launcher kill the others, so the rank that
-        // prints the message must have done so before.
+        // A rank that exits with an error makes the launcher kill the other ranks, so the message
+        // must be printed before any rank exits.
         std::thread::sleep(MESSAGE_DELAY);
     }
     if stop.is_some() {

@@ -51,7 +51,7 @@ fn answer(origin: RequestOrigin, bytes: Option<Vec<u8>>) -> (u32, ServerOrder) {
 }
 
 impl Exchange {
-    /// Begins a generation; open requests of the generation before are dropped.
+    /// Begins a generation; open requests of the previous generation are dropped.
     pub fn begin(&mut self, generation: GenerationName, of_rank: Vec<u32>) {
         if let Some(before) = self.generation.replace(generation.clone()) {
             self.forget(&before);
@@ -61,7 +61,8 @@ impl Exchange {
 
     /// Registers a namespace of spawned processes, all of which are on `node`.
     ///
-    /// All nodes in `others` must register the namespace; `node` is answered when they have.
+    /// All nodes in `others` must register the namespace; `node` is answered when all of them have
+    /// registered it.
     pub fn join(
         &mut self,
         node: u32,
@@ -132,8 +133,8 @@ impl Exchange {
 
     /// Handles the loss of a node.
     ///
-    /// Returns the namespaces of spawned processes that were there, and answers to requests that
-    /// can no longer be completed otherwise.
+    /// Returns the namespaces of spawned processes that were on the node, and answers to requests
+    /// that can no longer be completed otherwise.
     pub fn lose(&mut self, node: u32) -> (Vec<GenerationName>, Vec<(u32, ServerOrder)>) {
         let is_there = |name: &GenerationName, nodes: &[u32]| {
             self.generation.as_ref() != Some(name) && nodes.contains(&node)

@@ -29,7 +29,7 @@ const MAX_ACCEPTS_PER_TURN: usize = 16;
 /// A change in the state of a node.
 #[derive(Debug)]
 pub enum NodeChange {
-    /// The node has connected; the name of its host.
+    /// The node has connected from the host with this name.
     Joined(String),
     Reported(Report),
     /// A node has been silent for this time.
@@ -41,7 +41,7 @@ struct UnauthenticatedPeer {
     link: Source<Link>,
     nonce: [u8; 32],
     since: Instant,
-    /// Address of the host from which the connection comes.
+    /// Address of the host that has connected.
     address: IpAddr,
 }
 
@@ -170,9 +170,9 @@ impl Hub {
         });
     }
 
-    /// Closes the oldest unauthenticated connection of the host that has most of them.
+    /// Closes the oldest unauthenticated connection of the host with the most such connections.
     ///
-    /// A host that makes many connections only displaces its own.
+    /// A host that makes many connections displaces only its own connections.
     fn make_room(&mut self) {
         let mut counts: BTreeMap<IpAddr, usize> = BTreeMap::new();
         for stranger in &self.unauthenticated {

@@ -45,7 +45,7 @@ pub struct JobLeader {
     processes: BTreeMap<ProcessNumber, u32>,
     /// Workers that have spawned processes, with the nodes of these processes.
     spawned: BTreeSet<(Worker, u32)>,
-    /// Exit status of a spawned process that has failed; 0 if none has.
+    /// Exit status of a failed spawned process; 0 if no spawned process has failed.
     spawned_status: i32,
     exchange: Exchange,
     orders: Vec<(u32, Order)>,

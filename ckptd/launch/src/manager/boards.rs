@@ -19,7 +19,7 @@ use understudy_relay::{board, job_of_directory, name_in_memory};
 use understudy_wire::line::{Boards, ToProcess};
 
 impl NodeState {
-    /// Requests boards of the node of `process`, for a request of a process here.
+    /// Requests boards of the node of `process`, for a process of this node.
     pub(super) fn request_boards(
         &mut self,
         (reader, reader_request): (ProcessNumber, u64),

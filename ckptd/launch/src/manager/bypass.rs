@@ -1,6 +1,7 @@
 //! Jobs in which some processes run without understudy and others wait for them.
 //!
-//! A wrapper or a limit of single ranks (`mpirun -n 1 a : -n 3 b`) may refuse these alone.
+//! Understudy may refuse only some of the ranks, for example because these ranks have a wrapper or
+//! a limit that other ranks lack (`mpirun -n 1 a : -n 3 b`).
 
 use super::node::NodeState;
 use std::time::Duration;
@@ -24,7 +25,7 @@ impl NodeState {
         may_wait_in_vain.then_some(POLL_INTERVAL)
     }
 
-    /// Ends a job in which some processes were refused and others were not.
+    /// Ends a job in which only some of the processes were refused.
     pub(super) fn end_if_partly_bypassed(&mut self) {
         if self.bypass_limit().is_some() && self.is_bypassed() {
             self.give_up(message::BYPASS_OF_SOME_RANKS.to_owned());

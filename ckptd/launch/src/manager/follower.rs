@@ -54,7 +54,7 @@ impl Follower {
         })
     }
 
-    /// Returns the reason why the leader may have declared this node lost, if it may.
+    /// Returns the reason why the leader may have declared this node lost; otherwise `None`.
     pub fn lost_reason(&self) -> Option<String> {
         if let Some(error) = &self.ended {
             return Some(format!(

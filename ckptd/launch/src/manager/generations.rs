@@ -20,7 +20,7 @@ use understudy_numbers::{Generation, ProcessNumber, Rank};
 use understudy_pmi::{Answer, GenerationName, MpiLibrary, Namespace, Placement, ServerSettings};
 use understudy_wire::line::ToProcess;
 
-/// Directories below that of the job.
+/// Directories below the job's directory.
 pub(super) const SESSIONS: &str = "sessions";
 pub(super) const SEGMENTS: &str = "segments";
 
@@ -140,7 +140,7 @@ impl NodeState {
 
     /// Ends a namespace and drops all requests that concern it.
     ///
-    /// The namespace may have ended already, or may never have begun here.
+    /// The namespace may have ended already, or may never have begun on this node.
     pub(super) fn forget_namespace(&mut self, name: &GenerationName) {
         self.open_requests
             .retain(|_, (names, _)| !names.contains(name));
@@ -173,8 +173,8 @@ impl NodeState {
         let Some(servers) = &self.servers else {
             return Ok(());
         };
-        // The servers require that all ranks have left the last generation and none is in the next
-        // one.
+        // The servers require that all ranks have left the last generation and no rank is in the
+        // next generation.
         if let Some(before) = self.last_generation.take() {
             servers.end(&before.name)?;
             self.open_requests

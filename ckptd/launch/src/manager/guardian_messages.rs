@@ -57,7 +57,8 @@ impl NodeState {
         let (message, ended) = self.interpret_end(ended);
         if let Some((number, status)) = ended {
             log::info!("process {number} has ended: {message:?}");
-            // Messages that were sent before, by this process or others, precede its end.
+            // Messages that this or another process sent before the end are handled before the end
+            // is reported.
             self.receive_from_processes();
             self.processes.remove(&number);
             self.waiting.remove(&number);
@@ -157,7 +158,7 @@ impl NodeState {
         }
     }
 
-    /// Gives a process the replica store of a dead one.
+    /// Gives a process the replica store of a dead process.
     ///
     /// The process's guardian receives the files, and keeps them from now on.
     pub(super) fn assign_store(&mut self, adopter: ProcessNumber, from: ProcessNumber) {

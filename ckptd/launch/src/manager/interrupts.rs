@@ -59,7 +59,7 @@ impl NodeState {
 
     /// Kills scripts that continue although the process that they have started has died.
     ///
-    /// The two deaths count as one.
+    /// The deaths of script and process count as one death.
     pub(super) fn end_scripts(&mut self) {
         if self.is_ending {
             return;

@@ -237,7 +237,7 @@ fn abandon_node(node: &mut NodeState) {
     }
 }
 
-/// Registers the pipe from the process that has started this one.
+/// Registers the pipe from the process that has started this manager.
 fn register_starter(
     starter: &Messages<File>,
     registry: &Registry,

@@ -52,11 +52,11 @@ pub struct NodeState {
     pub(super) guardians: BTreeMap<Guardian, Source<Line>>,
     /// Guardians whose connections have ended: they count as dead.
     pub(super) lost_guardians: BTreeSet<Guardian>,
-    /// State of the takeover if this manager follows another one.
+    /// State of the takeover if this manager follows a dead manager.
     pub(super) takeover: Takeover,
-    /// True if no other manager can replace this one.
+    /// True if no other manager can replace this manager.
     pub(super) is_last: bool,
-    /// Guardian of each process; the following maps are by process, too.
+    /// Guardian of each process; the keys of the following maps are processes, too.
     pub(super) homes: BTreeMap<ProcessNumber, Guardian>,
     pub(super) waiting: BTreeMap<ProcessNumber, RegisteredProcess>,
     /// Next programs of scripts that have registered too early; each waits to be killed.
@@ -91,7 +91,7 @@ pub struct NodeState {
 impl NodeState {
     /// Returns the state of a node of the job with this directory.
     ///
-    /// Guardians connect to `listener`. `is_last`: no other manager can replace this one.
+    /// Guardians connect to `listener`. `is_last`: no other manager can replace this manager.
     ///
     /// # Errors
     /// Errors of [`Poller::new`] and epoll_ctl(2).
@@ -152,7 +152,7 @@ impl NodeState {
         self.is_over
     }
 
-    /// True if no guardian is connected, and no unidentified peer that may be one.
+    /// True if no guardian is connected, and no unidentified peer that may be a guardian.
     pub fn is_deserted(&self) -> bool {
         self.guardians.is_empty() && self.callers.is_empty()
     }

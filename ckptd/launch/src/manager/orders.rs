@@ -21,8 +21,8 @@ impl NodeState {
         if self.is_ending {
             self.forget_program();
         } else if self.processes.contains_key(&number) || self.waiting.contains_key(&number) {
-            // The process before has died, and its script has continued with the next program. The
-            // two deaths count as one.
+            // The earlier process of this number has died, and its script has continued with the
+            // next program. The two deaths count as one.
             self.early_programs.insert(number, caller);
             return self.kill(number);
         }
@@ -30,7 +30,7 @@ impl NodeState {
         self.reports.push(Report::Registered { number });
     }
 
-    /// Releases all state of the program before.
+    /// Releases all state of the previous program of a script.
     pub(super) fn forget_program(&mut self) {
         self.children.begin_program();
         self.processes.clear();
@@ -55,7 +55,7 @@ impl NodeState {
         self.serve(&library);
     }
 
-    /// Starts the servers of this MPI library, if there are none.
+    /// Starts the servers of this MPI library, unless servers are running.
     pub(super) fn serve(&mut self, library: &Path) {
         if self.servers.is_none() {
             match self.start_servers(library) {

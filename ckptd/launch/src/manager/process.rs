@@ -143,7 +143,8 @@ impl Process {
     pub fn new(caller: RegisteredProcess, registry: &Registry) -> io::Result<Process> {
         let [line, file, pidfd] = caller.files;
         let shared = MappedPage::new(&file)?;
-        // If the process has reported nothing as a rank, another manager has made it one.
+        // An earlier manager may have made the process a rank; the page contains the last
+        // generation for which it was ready.
         let ready = shared
             .page()
             .ready
@@ -217,12 +218,12 @@ impl Process {
         self.ready = Some(generation);
     }
 
-    /// True if the process was in a generation and is not ready for this one.
+    /// True if the process was in a generation and is not ready for `generation`.
     pub fn is_late_for(&self, generation: Generation) -> bool {
         self.ready.is_some_and(|ready| ready < generation)
     }
 
-    /// Returns the time since the process has closed its connection, if it has.
+    /// Returns the time since the process has closed its connection; `None` while it is open.
     ///
     /// A process closes the connection only at its end.
     pub fn time_since_close(&self) -> Option<Duration> {

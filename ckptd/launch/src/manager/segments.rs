@@ -1,7 +1,7 @@
 //! Memory that ranks of a node share while `/dev/shm` is full.
 //!
-//! MPI libraries keep it in files. Open MPI takes any directory for them, and aborts where the
-//! file system has no room; MPICH takes `/dev/shm` only.
+//! MPI libraries keep this memory in files. Open MPI accepts any directory for the files, and
+//! aborts if the file system is full; MPICH accepts `/dev/shm` only.
 
 use crate::print_message::print_message;
 use std::ffi::OsStr;
@@ -44,7 +44,7 @@ fn make_disk_directory(in_memory: &Path) -> Option<PathBuf> {
     Some(directory.path().to_owned())
 }
 
-/// Removes the directory on disk, with files that killed ranks have left there.
+/// Removes the directory on disk, with the files that killed ranks have left in it.
 pub fn remove_disk_directory(in_memory: &Path) {
     if let (Some(job), Ok(Some(own))) =
         (job_of(in_memory), PrivateDirectory::open(&own_directory()))

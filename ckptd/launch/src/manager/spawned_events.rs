@@ -66,7 +66,8 @@ impl NodeState {
                 } else if has_failed {
                     let will_be_rolled_back =
                         is_killed && !group.is_permanent && !group.is_stopped && !self.is_ending;
-                    // A captured process may turn out not to be spawned again.
+                    // The commit or the rollback of the cut decides later if a captured process is
+                    // spawned again.
                     if group.is_captured || !will_be_rolled_back {
                         group.failure = Some((Instant::now(), status));
                     }

@@ -171,7 +171,7 @@ impl SpawnedGroups {
 
     /// Records that a child has called MPI_Finalize: its failure only sets the job's status.
     ///
-    /// The end of the child may have been reported before.
+    /// The end of the child may have been reported before the call.
     pub fn finalised(&mut self, name: &GenerationName, rank: Rank) {
         let Some(group) = self.group(name) else {
             return;
@@ -192,7 +192,7 @@ impl SpawnedGroups {
         match is_good {
             true => {
                 self.is_awaited = true;
-                // No worker is rolled back after that.
+                // No worker is rolled back after the end of the program.
                 let captured = self.groups.iter_mut().filter(|group| group.is_captured);
                 captured.for_each(SpawnedGroup::make_permanent);
             }
@@ -200,7 +200,7 @@ impl SpawnedGroups {
         }
     }
 
-    /// Begins the next program of a script; remaining processes of the previous one continue.
+    /// Begins the next program of a script; remaining processes of the previous program continue.
     pub fn begin_program(&mut self) {
         self.programs += 1;
         self.is_awaited = false;

@@ -22,7 +22,7 @@ impl NodeState {
         // The rank has announced the spawn call before it called its library.
         self.receive_from_processes();
         if self.announced.is_some() {
-            // In the announced generation the rank spawns again.
+            // No process is started: the rank repeats the spawn call in the announced generation.
             return;
         }
         let Some((spawn_call, label)) = self.origin(&spawn.generation, spawn.rank) else {
@@ -104,7 +104,7 @@ impl NodeState {
             programs: spawn.programs,
             children: Vec::new(),
             answer: Some(spawn.answer),
-            // Children of groups that always continue do so, too.
+            // Children of a permanent group are permanent, too.
             is_permanent,
             is_captured,
             is_stopped,

@@ -20,7 +20,7 @@ type DeferredMessage = (Guardian, FromGuardian, Vec<OwnedFd>);
 pub struct Takeover {
     /// True if the leader has sent an order.
     pub(super) is_led: bool,
-    /// Number of guardians if this manager follows another one.
+    /// Number of guardians if this manager follows a dead manager.
     pub(super) size: Option<u32>,
     pub(super) absent: BTreeSet<Guardian>,
     /// Time of the last poll for absent guardians.
@@ -32,7 +32,9 @@ pub struct Takeover {
 }
 
 impl Takeover {
-    /// True if the leader leads: at once if this manager does not follow another one.
+    /// True if the leader has sent an order to this manager.
+    ///
+    /// Always true if this manager does not follow a dead manager.
     pub fn is_led(&self) -> bool {
         self.is_led || self.size.is_none()
     }

@@ -1,4 +1,4 @@
-//! Reports of guardians to a manager that follows another one.
+//! Reports of guardians to a manager that follows a dead manager.
 
 use super::generations::{SEGMENTS, SESSIONS};
 use super::node::{NodeState, ReplicaStore};

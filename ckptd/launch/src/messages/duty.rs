@@ -5,7 +5,7 @@ use bincode::{Decode, Encode};
 /// Duty of a manager of a job on several nodes, received by its standard input.
 #[derive(Debug, Encode, Decode)]
 pub enum ManagerDuty {
-    /// Leads the managers of the other nodes, whose hosts have these names.
+    /// Leads the managers of the other nodes, which are on the hosts `others`.
     Lead { token: Vec<u8>, others: Vec<String> },
     /// Manages another node, and connects to the leader at one of these addresses.
     Follow {

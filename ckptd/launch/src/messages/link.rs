@@ -19,7 +19,7 @@ use understudy_wire::{FrameDecoder, WireError, encode_within};
 const MAX_PAYLOAD_BYTES: usize = 256 << 20;
 /// Limit of memory for decoding a payload.
 const MAX_DECODED_BYTES: usize = 2 * MAX_PAYLOAD_BYTES;
-/// Limit of unsent bytes after which the other side counts as gone.
+/// Limit of unsent bytes, beyond which the peer counts as disconnected.
 const MAX_UNSENT_BYTES: usize = 2 * MAX_PAYLOAD_BYTES;
 /// Limit of bytes that are read before other connections are served.
 const MAX_READ_BYTES_PER_TURN: usize = 1 << 20;
@@ -152,7 +152,7 @@ impl Link {
         self.flush();
     }
 
-    /// True if the other side has gone, or has received too little.
+    /// True if the peer has disconnected, or a message had no room in `out`.
     fn has_ended(&self) -> bool {
         self.is_flooded || self.out.is_closed() || self.mailbox.has_ended()
     }
@@ -203,7 +203,7 @@ impl Link {
 
     /// Receives all messages that have arrived.
     ///
-    /// The error is set if the other side has gone or a message is malformed.
+    /// The error is set if the peer has disconnected or a message is malformed.
     pub fn receive<M: Decode<()>>(&mut self) -> (Vec<M>, Option<io::Error>) {
         let mut error = self.read(MAX_READ_BYTES_PER_TURN).err();
         let mut received = Vec::new();

@@ -9,7 +9,7 @@ use understudy_wire::line::{ProcessEnd, ToManager};
 /// A report of a node to the leader.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 pub enum Report {
-    /// A guardian has joined; `had_manager` is true if it had another manager before.
+    /// A guardian has joined; `had_manager` is true if it has had an earlier manager.
     GuardianJoined {
         rank: Guardian,
         workers: u32,
@@ -51,7 +51,7 @@ pub enum Report {
     ///
     /// The job has this status if all other processes succeed.
     Spawned(i32),
-    /// The job cannot continue on this node; the reason.
+    /// The job cannot continue on this node, for this reason.
     CannotContinue(String),
     /// This node's ranks have entered a fence ([`understudy_pmi::Fence`]).
     Fence {

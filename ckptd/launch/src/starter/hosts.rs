@@ -16,7 +16,7 @@ pub struct Host {
 /// Order in which ranks are assigned to hosts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum RankOrder {
-    /// Fills a host before the next one.
+    /// Fills the slots of a host before those of the next host.
     #[default]
     Slot,
     /// Assigns one rank to each host in turn.
@@ -80,7 +80,7 @@ fn add(hosts: &mut Vec<Host>, name: &str, slots: &str) -> Result<(), Error> {
             "`{name}:{slots}` is not a host with a number of slots"
         ))
     };
-    // The agent would interpret such a name as an option.
+    // The agent would interpret a name with a leading hyphen as an option.
     if name.is_empty() || name.starts_with('-') {
         return Err(wrong());
     }
@@ -188,7 +188,7 @@ mod tests {
         ));
     }
 
-    /// Sums overflowed, and a list had an element for each slot.
+    /// Regression test: sums of slots overflowed, and a list had an element for each slot.
     #[test]
     fn numbers_of_slots_may_be_large_but_their_sum_is_checked() {
         let most = u32::MAX;

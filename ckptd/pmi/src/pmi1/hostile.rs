@@ -80,7 +80,7 @@ impl NodeSpace {
         check_answers(rest);
     }
 
-    /// Returns the value that an honest rank gets.
+    /// Returns the value that an honest rank reads for `key`.
     fn value(&mut self, rank: Rank, key: &str) -> Vec<u8> {
         let request = format!("cmd=get kvsname=job.3 key={key}\n");
         let [KeySpaceAction::Send(_, answer)] = &self.space.take(rank, request.as_bytes())[..]

@@ -25,7 +25,7 @@ use understudy_wire::io::{Interest, Outbox};
 const MAX_READ_BYTES_PER_TURN: usize = 64 << 10;
 /// Limit of unsent bytes for a client.
 ///
-/// Answers are short, and a client waits for each one.
+/// Answers are short, and a client waits for each answer.
 const MAX_UNSENT_BYTES: usize = 1 << 20;
 
 /// A PMI-1 server.
@@ -199,7 +199,7 @@ impl Drop for Pmi1Server {
 
 /// Removes the memory that ranks of a key space share on one of its nodes.
 ///
-/// None exists if MPI_Init was not reached, or MPI_Finalize was.
+/// No such memory exists before MPI_Init and after MPI_Finalize.
 pub fn remove_segments(key_space: &str, node: usize) {
     for segment in segments(key_space, node) {
         let _ = std::fs::remove_file(Path::new(SHARED_MEMORY_DIRECTORY).join(segment));
@@ -222,7 +222,7 @@ impl Shared {
 
     fn report(&self, generation: &GenerationName, rank: Rank, action: RankAction) {
         let events = self.events.lock();
-        // The receiver is gone if the server's owner is.
+        // Sending fails only after the server's owner has dropped the receiver.
         let _ = events.send(RankEvent {
             generation: generation.clone(),
             rank,

@@ -37,7 +37,7 @@ pub struct SpawnRequest {
 }
 
 impl SpawnRequest {
-    /// Handles a line; returns true if it was the last one.
+    /// Handles a line; returns true if it was the last line.
     pub fn take(&mut self, line: &[u8]) -> bool {
         self.bytes += line.len();
         let line = String::from_utf8_lossy(line);

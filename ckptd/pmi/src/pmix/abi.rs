@@ -50,7 +50,7 @@ pub struct Proc {
     pub rank: u32,
 }
 
-/// Types of values (`pmix_data_type_t`), as far as they are used here.
+/// Types of values (`pmix_data_type_t`), as far as this server uses them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(transparent)]
 pub struct Type(pub u16);

@@ -7,7 +7,7 @@
 //! without PMIx_Finalize is not passed on: its connection to libpmix stays open until
 //! [`Connections::end`], which closes one connection after the other.
 //!
-//! libpmix is not connected to a rank either before the rank has sent something. Otherwise it would
+//! The proxy connects to libpmix only after the rank has sent something. Otherwise libpmix would
 //! wait, with all other ranks, for the greeting of a rank that may be dead.
 //!
 //! Any local user can connect to this proxy. Connections of other users are closed at once, as far

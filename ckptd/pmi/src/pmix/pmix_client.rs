@@ -126,7 +126,7 @@ impl Drop for PmixClient {
     }
 }
 
-/// Returns the libpmix of the nearest ancestor that has loaded one.
+/// Returns the libpmix of the nearest ancestor that has loaded a libpmix.
 fn of_launcher() -> Option<PathBuf> {
     let mut pid = std::os::unix::process::parent_id();
     while pid > 0 {

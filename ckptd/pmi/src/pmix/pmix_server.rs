@@ -244,7 +244,7 @@ impl PmixServer {
     pub fn end(&self, generation: &GenerationName) -> Result<(), Error> {
         let unknown = || Error::UnknownGeneration(generation.to_string());
         let known = self.generations().remove(generation).ok_or_else(unknown)?;
-        // Must come first, because libpmix keeps the objects of open requests.
+        // The open requests must end first, because libpmix keeps their objects.
         self.host.end(generation);
         for rank in known.ranks_here() {
             self.lose(generation, rank);

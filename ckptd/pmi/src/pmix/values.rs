@@ -163,11 +163,12 @@ impl PublishedValue {
 /// Returns a copy of `size` bytes; empty for a null pointer.
 ///
 /// # Safety
-/// If `start` is not null, `size` bytes exist there.
+/// `start` is null, or `size` bytes are readable at `start`.
 pub unsafe fn bytes_at(start: *const c_char, size: usize) -> Vec<u8> {
     match start.is_null() {
         true => Vec::new(),
-        // SAFETY: the caller guarantees that `size` bytes exist at `start`.
+        // SAFETY: `start` is not null, so `size` bytes are readable there (guaranteed by the
+        // caller).
         false => unsafe { std::slice::from_raw_parts(start.cast::<u8>(), size) }.to_vec(),
     }
 }
@@ -175,7 +176,7 @@ pub unsafe fn bytes_at(start: *const c_char, size: usize) -> Vec<u8> {
 /// Returns a copy of a list of strings that ends with a null pointer.
 ///
 /// # Safety
-/// `list` is null, or such a list.
+/// `list` is null, or points to an array of C strings that ends with a null pointer.
 pub unsafe fn texts(mut list: *mut *mut c_char) -> Vec<String> {
     let mut texts = Vec::new();
     // SAFETY: the caller guarantees that the list is valid; it is not read past its end.
@@ -191,11 +192,12 @@ pub unsafe fn texts(mut list: *mut *mut c_char) -> Vec<String> {
 /// Returns `count` elements as a slice; empty for a null pointer.
 ///
 /// # Safety
-/// `first` is null, or `count` elements exist there.
+/// `first` is null, or points to `count` initialised elements that outlive `'a`.
 pub unsafe fn slice<'a, T>(first: *const T, count: usize) -> &'a [T] {
     match first.is_null() {
         true => &[],
-        // SAFETY: the caller guarantees that `count` elements exist at `first`.
+        // SAFETY: `first` is not null, so it points to `count` elements that outlive `'a`
+        // (guaranteed by the caller).
         false => unsafe { std::slice::from_raw_parts(first, count) },
     }
 }

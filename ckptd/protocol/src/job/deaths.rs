@@ -43,7 +43,7 @@ impl Job {
             .values()
             .any(|member| member.is_alive() && member.is_broken);
         let (is_ending, restarts_from_start) = (self.is_ending(), !self.is_protected);
-        // The process may have left that generation's library since.
+        // The process may have left the library of the aborted generation after its report.
         let is_in_generation =
             |member: &&mut Member| member.is_alive() && member.ready == Some(generation);
         let Some(member) = self.members.get_mut(&number).filter(is_in_generation) else {
@@ -81,7 +81,7 @@ impl Job {
         self.actions.extend(broken.map(kill));
     }
 
-    /// Handles the loss of a node: the replica stores there are lost as well.
+    /// Handles the loss of a node: its replica stores are lost as well.
     pub(super) fn node_lost(&mut self, node: Node) {
         self.domains.lose(node);
         let nodes = &self.nodes;
@@ -273,7 +273,7 @@ impl Job {
 
     /// Handles the death of a spare before it was ready.
     ///
-    /// The next one would die in the same way.
+    /// The next spare would die in the same way.
     pub(super) fn stop_replenishing(&mut self) {
         self.has_failed_to_replenish = true;
         let spares = self.spares_left();

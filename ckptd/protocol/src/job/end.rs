@@ -83,7 +83,7 @@ impl Job {
         }
     }
 
-    /// Begins the next program of a script: clears all state of the program before.
+    /// Begins the next program of a script: clears all state of the previous program.
     fn begin_next_program(&mut self) {
         let is_whole = self.living.len() as u32 == self.workers + self.spares
             && self

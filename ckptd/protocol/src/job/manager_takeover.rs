@@ -78,7 +78,7 @@ impl Job {
             self.phase = Phase::Ending { deadline: None };
             self.actions.push(Action::end(true));
         } else if self.has_begun() {
-            // The failure of the earlier manager preceded the start of this one.
+            // The failure of the earlier manager preceded the start of this manager.
             self.happened_at = Duration::ZERO;
             self.announce_next_generation();
             // Spares must report to this manager, too.

@@ -1,4 +1,4 @@
-//! Ranks of a generation: surviving ranks, and a spare for each dead one.
+//! Ranks of a generation: surviving ranks, and a spare for each dead rank.
 
 use super::Job;
 use crate::{Action, Node};
@@ -75,8 +75,8 @@ impl Job {
     /// Returns the preferred spares in order.
     ///
     /// First come processes that can adopt a replica store, then placement hints, then spares on
-    /// nodes of dead processes, which can read what these have left there. The last rule does not
-    /// hold where a node of the failure domain has been lost.
+    /// nodes of dead processes, which can read the files that the dead processes have left in
+    /// memory. The last rule does not apply to a node whose failure domain has lost a node.
     fn preferences(&self) -> impl Iterator<Item = Preference> {
         let adopters = self
             .left_stores

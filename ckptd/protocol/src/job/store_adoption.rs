@@ -1,9 +1,9 @@
 //! Adoption of the replica stores of dead processes.
 //!
 //! The store of a dead process is a set of memfds that its guardian still holds, so only a process
-//! of the same node can adopt it: one that has not run a worker and has no store of its own. If a
-//! node has more stores than such processes, a process is started there for each, and the next
-//! generation waits for it.
+//! of the same node can adopt the store. The adopter must not have run a worker, and must have no
+//! store of its own. If a node has more stores than possible adopters, a process is started on the
+//! node for each remaining store, and the next generation waits for the process.
 
 use super::Job;
 use crate::{Action, Node};
@@ -12,7 +12,7 @@ use understudy_messages::JobOrder;
 use understudy_numbers::{Guardian, ProcessNumber};
 
 impl Job {
-    /// Starts processes on nodes with more replica stores than processes that can adopt one.
+    /// Starts processes on nodes with more replica stores than processes that can adopt a store.
     pub(super) fn start_adopters(&mut self) {
         let mut homes: BTreeMap<Node, Vec<Guardian>> = BTreeMap::new();
         for from in self.left_stores.values() {
@@ -39,7 +39,7 @@ impl Job {
             .for_each(|home| self.start_next(home));
     }
 
-    /// Returns the node where a process can adopt a replica store, if it can.
+    /// Returns the node of a process that can adopt a replica store; otherwise `None`.
     fn adoption_node(&self, number: ProcessNumber) -> Option<Node> {
         let member = &self.members[&number];
         (member.replicas_of.is_none() && !member.has_resumed).then(|| self.nodes[&member.at])

@@ -1,4 +1,4 @@
-//! Death of a manager and takeover by another one.
+//! Death of a manager and takeover by another manager.
 
 use crate::simulated_process::Stage;
 use crate::world::World;

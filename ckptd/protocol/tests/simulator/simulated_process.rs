@@ -7,7 +7,7 @@ use understudy_protocol::{Ending, Generation, Guardian, Node, ProcessHistory, Wo
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stage {
     Starting,
-    /// Before the first generation; the process is ready for any.
+    /// The process has been in no generation, and is ready for any generation.
     Spare,
     /// The process's MPI library is in its state before `MPI_Init` for this generation.
     Ready(Generation),

@@ -40,7 +40,7 @@ pub fn most_processes() -> u64 {
 
 /// Checks that files can be created in the checkpoint directory, or in its nearest parent.
 ///
-/// Leaves no file there.
+/// Leaves no file in the directory.
 pub fn check_disk(config: &Config) -> Result<(), String> {
     let Some(disk) = &config.disk else {
         return Ok(());

@@ -7,7 +7,7 @@ const CHUNK: usize = 64 << 10;
 
 /// Assembler of messages from the bytes of a stream.
 pub trait Decoder {
-    /// Adds bytes to those of the next message.
+    /// Appends received bytes to those that are not decoded yet.
     fn feed(&mut self, bytes: &[u8]);
 }
 

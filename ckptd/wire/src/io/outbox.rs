@@ -67,7 +67,7 @@ impl Outbox {
     /// Writes bytes until the descriptor accepts no more.
     ///
     /// # Errors
-    /// Errors of write(2), except `WouldBlock`; the outbox is closed then.
+    /// Errors of write(2), except `WouldBlock`; after an error the outbox is closed.
     pub fn flush(&mut self, mut to: impl Write) -> io::Result<()> {
         while !self.is_empty() {
             match to.write(&self.bytes[self.sent..]) {

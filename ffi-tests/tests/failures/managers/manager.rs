@@ -1,6 +1,6 @@
-//! Failures of the node manager: a guardian starts another one.
+//! Failures of the node manager: a guardian starts another manager.
 //!
-//! The new manager gets the state of the job from the guardians.
+//! The new manager receives the state of the job from the guardians.
 
 use ffi_tests::living_processes::living_and_lines;
 use ffi_tests::native_runs::native;
@@ -44,12 +44,12 @@ fn killed_at(job: Job, lines: &'static [usize]) -> Job {
     })
 }
 
-/// Number of managers that have replaced others.
+/// Number of managers that have replaced dead managers.
 fn managers(outcome: &Outcome) -> usize {
     outcome.stderr.matches(REPLACEMENT_LINE).count()
 }
 
-/// Fails unless the output is undisturbed, and `count` managers have replaced others.
+/// Fails unless the output is undisturbed, and `count` managers have replaced dead managers.
 #[track_caller]
 fn assert_survived(job: Job, count: usize) -> Outcome {
     let outcome = heat2d().assert_undisturbed(job);

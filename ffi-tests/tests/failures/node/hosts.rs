@@ -288,7 +288,7 @@ fn copies_are_on_other_hosts_however_ranks_are_placed() {
     }
     let case = programs::short_heat2d();
     let undisturbed = native(spread(case.job()));
-    // The spare with rank 7 is on their host.
+    // The spare with rank 7 is on the host of the failing ranks 1 and 4.
     let fault =
         "kill rank=1 at=cut.end epoch=4 delay=40ms; kill rank=4 at=cut.end epoch=4 delay=40ms";
     let outcome = spread(case.job())

@@ -102,7 +102,7 @@ fn a_survivor_with_a_damaged_image_gets_its_replica_from_its_buddy() {
         let outcome = job(&case, "1", &fault).run();
         verdicts.judge(&format!("{}: {fault}", case.name), || {
             if rank == 0 {
-                // Its buddy is the failed worker.
+                // The buddy of worker 0 is the failed worker 1.
                 let words = [
                     "worker 0 (rank 0 on ",
                     "keeps of itself has a wrong checksum",
@@ -164,7 +164,7 @@ fn with_two_copies_a_rank_and_one_of_its_buddies_may_die_at_once() {
     ];
     for (index, point) in variants(points, 2).enumerate() {
         let worker = index as u32 % 4;
-        // Together with the first buddy, or with the second.
+        // The worker fails together with its first buddy, or with its second buddy.
         let (case, further) = match index % 2 {
             0 => (programs::heat2d(), 1 + index as u32 / 2 % 2),
             _ => (programs::cg(), 2 - index as u32 / 2 % 2),
@@ -312,7 +312,8 @@ fn with_parity_one_of_each_group_may_die_at_once_and_another_later() {
 fn with_parity_a_second_process_may_die_during_the_recovery() {
     let mut verdicts = Verdicts::default();
     let case = programs::cg();
-    // The replacement fails, or another member when the lost parity has been rebuilt.
+    // The replacement fails, or another member of the group fails when the lost parity has been
+    // rebuilt.
     for (rank, point) in [(4, "fetch"), (4, "load"), (4, "reprotect"), (3, "resume")] {
         let fault = format!("kill rank=1 at=cut.end epoch=3; kill rank={rank} at={point}");
         let outcome = job(&case, "xor:4", &fault).run();
@@ -333,7 +334,7 @@ fn with_parity_two_of_a_group_are_a_loss_and_so_is_damage_that_is_needed() {
     let group = "of its parity group, which can restore only one of its workers (checkpoint 2)";
     let damage = "the replica that its parity group rebuilds (checkpoint 3) has a wrong checksum";
     let damaged = "corrupt rank=2 at=commit.end epoch=3; kill rank=1 at=cut.end epoch=4".to_owned();
-    // The next worker in the group has the data that are not in pages.
+    // The next worker in the group, worker 3, stores the data of worker 1 that are not in pages.
     let description =
         "corrupt rank=3 at=commit.end epoch=3 copy=state; kill rank=1 at=cut.end epoch=4"
             .to_owned();

@@ -9,15 +9,15 @@ use ffi_tests::{Outcome, Verdicts, variants};
 use std::fmt::{self, Display};
 use understudy_formats::events::RecoveryStage;
 
-/// Relation of the second failed process to the first.
+/// Relation of the second failed process to the first failed worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
-    /// The worker whose replica was lost with the first.
+    /// The worker whose replica was lost with the first failed worker.
     Protected,
-    /// The worker that stores the only replica of the first.
+    /// The worker that stores the only replica of the first failed worker.
     Buddy,
     Bystander,
-    /// The spare that replaces the first.
+    /// The spare that replaces the first failed worker.
     Replacement,
     /// The spare that remains idle.
     Spare,
@@ -57,7 +57,7 @@ enum ExpectedEnd {
     Survives,
     /// Worker `.0` and its only replica, at worker `.1`, are lost together.
     Lost(u32, u32),
-    /// Either outcome: the replica was being sent to another process.
+    /// Both outcomes are possible, because the replica was being sent to another process.
     Either(u32, u32),
 }
 
@@ -164,7 +164,7 @@ fn die(
     });
 }
 
-/// Failures after the first one.
+/// Failures after the first failure.
 struct Deaths(Vec<(u32, &'static str)>);
 
 impl Display for Deaths {
@@ -246,7 +246,7 @@ fn understudies_may_die_one_after_the_other_while_they_take_a_part() {
             &mut verdicts,
         );
     }
-    // Within the data that the replacement receives.
+    // The process fails within the transfer of the data that the replacement receives.
     let deaths = Deaths(vec![(4, "ship.half")]);
     die(
         &programs::large_heat2d(),

@@ -106,7 +106,8 @@ fn a_worker_that_fails_while_a_new_spare_joins_is_replaced_by_it() {
 
 /// The daemon limits the number of new spares.
 ///
-/// With two jobs on a node, the second gets none if the first has all of them.
+/// With two jobs on a node, the second job may start no spare if the first job has started all of
+/// them.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn a_daemon_grants_new_spares() {

@@ -84,14 +84,14 @@ fn serve(listener: &OwnedFd, limit: Duration, decide: &mut Decision<'_>) -> bool
         events: libc::POLLIN,
         revents: 0,
     };
-    // SAFETY: the structure is valid, and there is one.
+    // SAFETY: the pointer refers to one valid pollfd, and the count is 1.
     unsafe { libc::poll(&mut poll, 1, limit.as_millis() as i32) };
     if poll.revents & libc::POLLIN == 0 {
         return poll.revents & libc::POLLHUP == 0;
     }
-    // SAFETY: zeros are valid, and demanded by the kernel.
+    // SAFETY: all zeros are a valid seccomp_notif, and the kernel requires zeros.
     let mut asked: libc::seccomp_notif = unsafe { std::mem::zeroed() };
-    // SAFETY: the kernel fills the structure, whose size is a part of the number.
+    // SAFETY: the kernel writes no more than this structure, whose size is encoded in NOTIF_RECV.
     if unsafe { libc::ioctl(listener.as_raw_fd(), NOTIF_RECV, &mut asked) } != 0 {
         // The caller was killed meanwhile.
         return true;
@@ -110,7 +110,7 @@ fn serve(listener: &OwnedFd, limit: Duration, decide: &mut Decision<'_>) -> bool
             None => libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32,
         },
     };
-    // SAFETY: the kernel reads the structure. An error means that the caller was killed.
+    // SAFETY: the kernel only reads the structure. An error means that the caller was killed.
     unsafe { libc::ioctl(listener.as_raw_fd(), NOTIF_SEND, &mut answer) };
     true
 }
@@ -155,7 +155,7 @@ fn install(filter: &[libc::sock_filter]) -> io::Result<OwnedFd> {
         len: filter.len() as u16,
         filter: filter.as_ptr().cast_mut(),
     };
-    // SAFETY: the kernel copies the program.
+    // SAFETY: the filter is valid during the call, and the kernel copies it.
     let listener = unsafe {
         libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
         libc::syscall(

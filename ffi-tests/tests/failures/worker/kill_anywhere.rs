@@ -88,7 +88,7 @@ fn cg_recovers_from_any_failure() {
 #[test]
 #[ignore = "a variant: make test-all"]
 fn cg_with_a_shared_library_recovers_from_any_failure() {
-    // The program of the test before, but loaded differently.
+    // The program is `cg` with its library as a shared object.
     kill_everyone(&programs::cg_shared(), times().div_ceil(5));
 }
 

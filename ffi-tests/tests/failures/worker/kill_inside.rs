@@ -79,7 +79,7 @@ fn everyone(_: usize) -> Vec<u32> {
     (0..WORKERS).collect()
 }
 
-/// A worker, another one at each point; with `make test-all` two.
+/// Returns one worker, which differs from point to point; with `make test-all` two.
 fn some(index: usize) -> Vec<u32> {
     let first = index as u32 % WORKERS;
     variants([first, (first + 1 + index as u32 % 2) % WORKERS], 1).collect()

@@ -295,7 +295,7 @@ fn with_memory(limit: &str) -> Job {
     job.env("UNDERSTUDY_COPIES", "xor:2")
 }
 
-/// The worker that ends the job is then within a transfer.
+/// The worker that ends the job for lack of memory does so within a transfer.
 ///
 /// The processes of the other host take part in that transfer.
 #[test]

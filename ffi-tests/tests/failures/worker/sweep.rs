@@ -215,7 +215,7 @@ fn faults(counts: &[Counts], calls_per_worker: Option<u64>, late: u64) -> Vec<Fa
     found
 }
 
-/// Faults of the spare or another process during a replay, or just after one.
+/// Faults of the spare or another process during a replay, or just after a replay.
 ///
 /// Trial replays are included.
 fn faults_of_replays() -> Vec<Fault> {
@@ -272,7 +272,7 @@ fn chosen(swept: &Swept, in_full: bool) -> Vec<Fault> {
             fault.place == "calls" || fault.place.starts_with("re") || !is_known(&fault.place)
         });
     }
-    // Each point for one of the workers, another one each time.
+    // Each fault point is tested with one worker; the worker changes from point to point.
     let mut places: Vec<String> = faults.iter().map(|fault| fault.place.clone()).collect();
     places.sort();
     places.dedup();

@@ -47,7 +47,7 @@ impl Bench {
         Bench::of_several(program, job, 0, vec![0; size], Arc::new(NoPeers))
     }
 
-    /// Starts a process manager for ranks on several hosts, of which this is one.
+    /// Starts a process manager for ranks on several hosts, one of which is this host.
     pub fn of_several(
         program: &Path,
         job: String,

@@ -64,7 +64,7 @@ fn ranks_of_open_mpi_start_fail_and_restart() {
 #[test]
 #[ignore = "a variant: make test-all"]
 fn ranks_of_mpich_start_fail_and_restart() {
-    // Other jobs of this machine may create or remove such files meanwhile.
+    // Only files of MPICH are compared: other jobs may create or remove other files meanwhile.
     let of_mpich = || {
         let names = paths::shared_memory()
             .into_iter()
@@ -181,7 +181,7 @@ fn is_connected(what: &RankAction) -> bool {
     *what == RankAction::Connected
 }
 
-/// The other ranks wait for it in MPI_Init.
+/// The other ranks wait in MPI_Init for the killed rank.
 fn a_rank_is_killed_before_mpi_init(bench: &mut Bench) {
     let mut run = bench.run(&["late", "1"]);
     for _ in 1..bench.size() {

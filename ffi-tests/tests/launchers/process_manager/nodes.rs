@@ -65,7 +65,7 @@ pub fn one() {
     for _ in 0..3 {
         bench.undisturbed();
     }
-    // Then fences exchange no data, and ranks request what they need when they need it.
+    // With these variables, fences exchange no data, and ranks request data when they need it.
     if bench.kind() == MpiKind::OpenMpi {
         bench
             .variables

@@ -64,7 +64,7 @@ fn add_running_group(node: &mut NodeState, worker: u32, time: u64) -> (u64, Proc
     (id, process)
 }
 
-/// True if the child was ended and its status collected; ends it in any case.
+/// True if the child had ended already; kills the child in any case.
 fn has_ended((_, mut process): (u64, Process)) -> bool {
     let has_ended = process.try_wait().unwrap().is_some();
     process.kill().unwrap();

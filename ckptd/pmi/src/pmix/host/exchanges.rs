@@ -19,7 +19,7 @@ pub unsafe extern "C" fn connect(
     done: Option<OpDone>,
     context: *mut c_void,
 ) -> Status {
-    // SAFETY: libpmix passes this number of processes and infos.
+    // SAFETY: libpmix passes `count` processes and `info_count` infos, all valid during the call.
     unsafe {
         let (procs, infos) = (
             std::slice::from_raw_parts(procs, count),
@@ -42,7 +42,7 @@ pub unsafe extern "C" fn disconnect(
     done: Option<OpDone>,
     context: *mut c_void,
 ) -> Status {
-    // SAFETY: libpmix passes this number of processes and infos.
+    // SAFETY: libpmix passes `count` processes and `info_count` infos, all valid during the call.
     unsafe {
         let (procs, infos) = (
             std::slice::from_raw_parts(procs, count),
@@ -62,14 +62,14 @@ pub unsafe extern "C" fn disconnect(
 /// After a refusal, libpmix releases memory more than once, or makes the processes wait.
 ///
 /// # Safety
-/// libpmix has created the infos, and waits for the call of the function.
+/// libpmix has created the infos, and waits for the call of `waiting.done`.
 unsafe fn enter_fence(
     purpose: Purpose,
     procs: &[Proc],
     infos: &[Info],
     waiting: ConnectCallback,
 ) -> Status {
-    // SAFETY: the caller guarantees that libpmix has created the infos.
+    // SAFETY: libpmix has created the infos (guaranteed by the caller), as `gathered` requires.
     match unsafe { gathered(procs, infos) } {
         None => waiting.answer(false),
         Some((members, host)) if host.are_here(&members) => waiting.answer(true),
@@ -142,7 +142,7 @@ unsafe extern "C" fn release(owner: *mut c_void) {
 
 /// True if all participants of a fence on this node have entered it.
 ///
-/// libpmix also calls when only the surviving participants have.
+/// libpmix also calls the function for a fence that only the surviving participants have entered.
 ///
 /// # Safety
 /// libpmix has created the infos.
@@ -164,12 +164,12 @@ unsafe fn is_complete(infos: &[Info]) -> bool {
 /// # Safety
 /// libpmix has created the infos.
 unsafe fn gathered(procs: &[Proc], infos: &[Info]) -> Option<(Members, Arc<Host>)> {
-    // SAFETY: the caller guarantees that libpmix has created the infos.
+    // SAFETY: libpmix has created the infos (guaranteed by the caller), as `is_complete` requires.
     let host = Host::current().filter(|_| unsafe { is_complete(infos) })?;
     Some((host.members(procs)?, host))
 }
 
-/// Replies to libpmix in any case, as [`enter_fence`] does.
+/// Enters a fence that exchanges data; replies in any case, like [`enter_fence`].
 pub unsafe extern "C" fn fence(
     procs: *const Proc,
     count: usize,
@@ -180,8 +180,8 @@ pub unsafe extern "C" fn fence(
     done: Option<ModexDone>,
     context: *mut c_void,
 ) -> Status {
-    // SAFETY: libpmix passes this number of processes, infos and bytes; the bytes belong to the
-    // host from now on.
+    // SAFETY: libpmix passes `count` processes, `info_count` infos and `size` bytes, all valid
+    // during the call. The bytes were allocated with malloc(3) and belong to the host from now on.
     let (gathered, bytes) = unsafe {
         let copy = bytes_at(bytes, size);
         libc::free(bytes.cast());

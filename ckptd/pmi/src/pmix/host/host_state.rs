@@ -61,7 +61,7 @@ impl Host {
         })
     }
 
-    /// Makes this host the one that libpmix's calls use.
+    /// Makes libpmix's calls use this host.
     pub fn open(self: &Arc<Host>) {
         *HOST.write() = Some(self.clone());
     }
@@ -104,7 +104,7 @@ impl Host {
     }
 
     pub fn report(&self, (generation, rank): Owner, action: RankAction) {
-        // The receiver is gone if the server's owner is.
+        // Sending fails only after the server's owner has dropped the receiver.
         let _ = self.events.send(RankEvent {
             generation,
             rank,
@@ -149,7 +149,7 @@ impl Host {
 
     /// Handles a fence that its participants on this node have entered.
     ///
-    /// A fence of one node is completed at once; others are passed to the peers.
+    /// A fence of this node alone is completed at once; other fences are passed to the peers.
     pub fn exchange(
         &self,
         purpose: Purpose,

@@ -37,7 +37,8 @@ impl Lookup {
         store.lookup(&self.keys).count() < self.keys.len()
     }
 
-    /// Replies with the published values; returns false, without a reply, if there are none.
+    /// Replies with the published values; returns false, without a reply, if no value is
+    /// published.
     pub fn answer(&self, store: &NameStore) -> bool {
         let published = store
             .lookup(&self.keys)

@@ -14,7 +14,7 @@ pub unsafe extern "C" fn publish(
     _: Option<OpDone>,
     _: *mut c_void,
 ) -> Status {
-    // SAFETY: libpmix passes a valid process and this number of infos.
+    // SAFETY: libpmix passes a valid process and `count` infos, all valid during the call.
     let (proc, infos) = unsafe { (&*proc, std::slice::from_raw_parts(infos, count)) };
     let Some(host) = Host::current() else {
         return Status::ERROR;
@@ -31,7 +31,8 @@ pub unsafe extern "C" fn publish(
         if key.starts_with("pmix.") {
             continue;
         }
-        // SAFETY: libpmix has created the value.
+        // SAFETY: libpmix has created the value, so its type says which member of the union is
+        // valid.
         let Some(value) = (unsafe { PublishedValue::copy(&info.value) }) else {
             return Status::NOT_SUPPORTED;
         };
@@ -57,7 +58,8 @@ pub unsafe extern "C" fn lookup(
     done: Option<LookupDone>,
     context: *mut c_void,
 ) -> Status {
-    // SAFETY: libpmix passes a valid process, a list of keys, and this number of infos.
+    // SAFETY: libpmix passes a valid process, a list of keys that ends with null, and `info_count`
+    // infos, all valid during the call.
     let (proc, keys, infos) = unsafe { (&*proc, texts(keys), slice(infos, info_count)) };
     let (Some(host), Some(done)) = (Host::current(), done) else {
         return Status::ERROR;
@@ -84,7 +86,8 @@ pub unsafe extern "C" fn unpublish(
     _: Option<OpDone>,
     _: *mut c_void,
 ) -> Status {
-    // SAFETY: libpmix passes a valid process and a list of keys.
+    // SAFETY: libpmix passes a valid process and a list of keys that is null or ends with null,
+    // both valid during the call.
     let (proc, keys) = unsafe { (&*proc, texts(keys)) };
     let Some(host) = Host::current() else {
         return Status::ERROR;

@@ -43,8 +43,8 @@ impl SpawnCallback {
 /// # Safety
 /// libpmix has created the application.
 unsafe fn program(app: &App) -> Option<ChildProgram> {
-    // SAFETY: the caller guarantees that strings, lists of strings and the number of infos are
-    // valid.
+    // SAFETY: libpmix has created the application (guaranteed by the caller): its strings and
+    // lists of strings are null or end with zero, and `info_count` is the number of its infos.
     unsafe {
         let infos = slice(app.infos.cast_const(), app.info_count);
         let text = |text: *mut c_char| {
@@ -84,7 +84,8 @@ pub unsafe extern "C" fn spawn(
     done: Option<SpawnDone>,
     context: *mut c_void,
 ) -> Status {
-    // SAFETY: libpmix passes a valid process and this number of applications.
+    // SAFETY: libpmix passes a valid process and `count` applications that it has created, all
+    // valid during the call.
     let (proc, programs) = unsafe {
         let apps = std::slice::from_raw_parts(apps, count);
         (

@@ -47,7 +47,7 @@ fn devices(directory: &Path) -> Vec<String> {
 
 /// Opens the driver's library that programs would find.
 fn driver() -> Option<Driver> {
-    // SAFETY: dlopen(3) and dlsym(3) get valid strings, and the library stays open.
+    // SAFETY: the strings for dlopen(3) and dlsym(3) are valid, and the library stays open.
     // cuDriverGetVersion writes one number, and needs no other call before it.
     unsafe {
         let library = libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL);

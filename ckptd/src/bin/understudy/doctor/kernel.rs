@@ -31,8 +31,8 @@ pub fn write_protection() -> io::Result<()> {
     const UFFDIO_API: libc::c_ulong = 0xc018_aa3f;
     const FEATURES: u64 = 1 << 13 | 1 << 15;
     let mut api: [u64; 3] = [0xaa, FEATURES, 0];
-    // SAFETY: the descriptor is new, and the request gets the structure of three words that it
-    // expects.
+    // SAFETY: the descriptor is new, and the pointer refers to the structure of three words that
+    // the request expects.
     unsafe {
         let fd = check(libc::syscall(
             libc::SYS_userfaultfd,
@@ -49,8 +49,8 @@ pub fn pagemap_scan() -> io::Result<()> {
     let file = std::fs::File::open("/proc/self/pagemap")?;
     // `struct pm_scan_arg`: its size, then an empty range; one category to return.
     let mut request: [u64; 12] = [96, 0, 4096, 4096, 0, 0, 0, 0, 0, 0, 0, 2];
-    // SAFETY: the request gets the structure that it expects; it has no vector, so the kernel
-    // writes only its fourth field.
+    // SAFETY: the pointer refers to the structure that the request expects; it has no vector, so
+    // the kernel writes only its fourth field.
     check(unsafe { libc::ioctl(file.as_raw_fd(), PAGEMAP_SCAN, request.as_mut_ptr()) }.into())
         .map(drop)
 }
@@ -58,7 +58,7 @@ pub fn pagemap_scan() -> io::Result<()> {
 /// Checks syscall user dispatch (Linux 5.11) by switching it off, which has no effect.
 pub fn system_call_dispatch() -> io::Result<()> {
     const SET_SYSCALL_USER_DISPATCH: i32 = 59;
-    // SAFETY: prctl(2) gets numbers only.
+    // SAFETY: the arguments of prctl(2) are numbers only.
     check(unsafe { libc::prctl(SET_SYSCALL_USER_DISPATCH, 0, 0, 0, 0) }.into()).map(drop)
 }
 

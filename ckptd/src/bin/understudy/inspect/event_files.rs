@@ -14,7 +14,7 @@ use understudy_report::{by_number, described};
 pub struct ReplicaTraffic {
     pub checkpoints: u64,
     pub bytes: u64,
-    /// Pages that were elided because the other rank has equal ones.
+    /// Pages that were elided because the other rank has equal pages.
     pub alike: u64,
 }
 

@@ -1,7 +1,7 @@
-//! Daemon of a job: the user's daemon on this node, or one for this job.
+//! Daemon of a job: the user's daemon on this node, or the job's own.
 //!
-//! A job can run without a daemon.
-//! Errors here are therefore reported, and the job starts without one.
+//! A job can run without a daemon. Errors here are therefore reported, and the job starts without
+//! a daemon.
 
 use super::attend::Events;
 use super::settings::Settings;

@@ -198,7 +198,7 @@ fn check_script(
 
 /// Returns true if a line of a script replaces the shell by a program.
 ///
-/// `exec >file` does not.
+/// False for `exec >file`, which only redirects output.
 fn executes(line: &str) -> bool {
     let commands = line
         .split([';', '&', '|', '{', '(', ')'])

@@ -12,7 +12,7 @@ use std::path::Path;
 use understudy_report::count;
 use understudy_settings::{Config, Form, PREFIX, SECRET, SETTINGS, present_name, unknown};
 
-/// Values by variable: those of options, and later those of the environment.
+/// Values of settings by variable: from options, and from the environment.
 pub struct Settings {
     all: BTreeMap<String, OsString>,
     /// Variables whose values were given as options.
@@ -146,7 +146,7 @@ impl Settings {
 
     /// Replaces variables in a message by the options that the user has given.
     fn as_given(&self, mut message: String) -> String {
-        // Longest names first: some names are prefixes of others.
+        // The longest names come first, because some names are prefixes of others.
         let mut options: Vec<_> = SETTINGS
             .iter()
             .filter(|it| self.options.contains(it.variable))

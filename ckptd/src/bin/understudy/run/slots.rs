@@ -76,9 +76,11 @@ fn slots(hosts: &str) -> Result<u32, Failure> {
     Ok(total_slots(&hosts))
 }
 
-/// Returns the hosts that ranks may run on; none if that is this host alone.
+/// Returns the hosts that ranks may run on.
 ///
-/// Without a list, a batch system may grant other hosts, whose names are unknown here.
+/// The list is empty if ranks may run on this host alone.
+///
+/// Without a list of the user, a batch system may grant other hosts, whose names are unknown here.
 /// The result is then the name of this host.
 pub fn hosts_besides_this(hosts: &[String], file: Option<&Path>) -> Vec<String> {
     let own = rustix::system::uname()

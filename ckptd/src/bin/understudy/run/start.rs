@@ -36,7 +36,9 @@ pub struct MpirunCommand {
     variables: Vec<OsString>,
     /// The program and its arguments.
     program: Vec<OsString>,
-    /// Value of `UNDERSTUDY_SECRET`, which is no part of the command: every user can read that.
+    /// Value of `UNDERSTUDY_SECRET`.
+    ///
+    /// The value is not in the command line, because every user can read command lines.
     secret: Option<OsString>,
 }
 

@@ -11,7 +11,7 @@ use understudy_report::{JobState, Protection};
 #[derive(Debug, PartialEq, Eq)]
 pub struct Verdict {
     pub status: u8,
-    /// Message for the user; `None` if the job has already printed one.
+    /// Message for the user; `None` if the job has already printed a message.
     pub remark: Option<String>,
 }
 

@@ -77,7 +77,7 @@ impl Finder {
             let live = live.or_insert_with(|| Live::new(directory));
             live.poll().ok().flatten().cloned()
         });
-        // While this job starts, the directory may have the files of an earlier one.
+        // While this job starts, the directory may contain the files of an earlier job.
         let standing = standing.filter(|standing| standing.job == job);
         let ranks = entries
             .iter()
