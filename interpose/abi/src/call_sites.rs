@@ -107,7 +107,8 @@ fn movable_length(code: &[u8]) -> Option<usize> {
         // mov, add, or, and, sub, xor, cmp, test between two registers
         0x89 | 0x8b | 0x01 | 0x03 | 0x09 | 0x0b | 0x21 | 0x23 | 0x29 | 0x2b | 0x31 | 0x33
         | 0x39 | 0x3b | 0x85 => (true, 0),
-        // add, or, and, sub, xor, cmp and similar ones: 83 with a constant of 8 bits, 81 of 32 bits
+        // add, or, and, sub, xor, cmp and similar ones: 83 with a constant of 8 bits, 81 of 32
+        // bits
         0x83 => (false, 1),
         0x81 => (false, 4),
         // mov $imm32 into a register of 32 bits

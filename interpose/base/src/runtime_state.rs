@@ -7,8 +7,8 @@
 //! on.
 //!
 //! Each crate with state has one struct `Runtime`: the state of its modules, and the state of the
-//! crate below. The crate of a function's `Runtime` determines the state that the function can use.
-//! State for other threads and signal handlers is in atomics, `OnceLock`s and locks instead.
+//! crate below. The crate of a function's `Runtime` determines the state that the function can
+//! use. State for other threads and signal handlers is in atomics, `OnceLock`s and locks instead.
 #![allow(unsafe_code)]
 
 use std::any::type_name;

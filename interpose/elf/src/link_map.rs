@@ -59,8 +59,8 @@ impl LinkMap {
     /// # Safety
     /// `record` must meet the requirements of [`LinkMap::list`] for `first`.
     pub unsafe fn first_of(record: *const LinkMap) -> *const LinkMap {
-        // SAFETY: the caller guarantees that `record` is null or a record of ld.so, whose list does
-        // not change.
+        // SAFETY: the caller guarantees that `record` is null or a record of ld.so, whose list
+        // does not change.
         let read = |record: *const LinkMap| unsafe { record.as_ref() };
         let records = iter::successors(read(record), |record| read(record.previous));
         records.last().map_or(ptr::null(), ptr::from_ref)

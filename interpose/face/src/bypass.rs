@@ -206,8 +206,8 @@ pub unsafe fn report_unprotected(environment: *const *const c_char, reason: &dyn
 /// # Safety
 /// `environment` must be a valid environment.
 pub unsafe fn exit_refused(environment: *const *const c_char, message: &dyn Display) -> ! {
-    // SAFETY: the caller guarantees that `environment` is a valid environment. The file records the
-    // refusal even if a wrapper exits with status 0.
+    // SAFETY: the caller guarantees that `environment` is a valid environment. The file records
+    // the refusal even if a wrapper exits with status 0.
     unsafe { create_mark(environment, REFUSED_MARK) };
     // SAFETY: the caller guarantees that `environment` is a valid environment.
     exit_refused_process(unsafe { is_first_of_node(environment) }, message)
@@ -268,8 +268,8 @@ pub unsafe fn mark_unprotected(list: *const *const c_char) {
 /// `list` must be a valid environment.
 unsafe fn create_mark(list: *const *const c_char, name: &[u8]) {
     const O_CREAT: usize = 0o100;
-    // SAFETY: the caller guarantees that `list` is a valid environment; openat(2) and close(2) of a
-    // path of this function.
+    // SAFETY: the caller guarantees that `list` is a valid environment; openat(2) and close(2) of
+    // a path of this function.
     unsafe {
         let Some(manager) = environ::value(list, MANAGER) else {
             return;

@@ -125,8 +125,8 @@ listings! {
 unsafe fn without_backups(list: *mut Entry, count: usize) -> usize {
     let mut kept = 0;
     for at in 0..count {
-        // SAFETY: the caller guarantees that `list` is a list of scandir(3); libc has allocated the
-        // entry.
+        // SAFETY: the caller guarantees that `list` is a list of scandir(3); libc has allocated
+        // the entry.
         unsafe {
             let entry = *list.add(at);
             if is_backup(entry) {

@@ -3,8 +3,8 @@
 //! The program's environment lacks the variables of the launcher, of MPI and of understudy
 //! ([`crate::environ`]), and the program may clear it completely (`env -i`). A program that the
 //! rank's process executes continues as the rank. For this reason the variables are added again,
-//! with this library in LD_PRELOAD. Child processes are not ranks, and receive the environment that
-//! the program passes.
+//! with this library in LD_PRELOAD. Child processes are not ranks, and receive the environment
+//! that the program passes.
 //!
 //! A program into which ld.so preloads nothing cannot be the rank ([`crate::unpreloadable`]).
 #![allow(unsafe_code)]
@@ -84,8 +84,8 @@ fn is_rank() -> bool {
 /// `given` must be null or a valid environment; the strings of `executed` must be valid.
 unsafe fn environment(given: Strings, executed: ExecutedFile) -> Strings {
     if !is_rank() {
-        // SAFETY: the caller guarantees that `given` is null or a valid environment and the strings
-        // of `executed` are valid.
+        // SAFETY: the caller guarantees that `given` is null or a valid environment and the
+        // strings of `executed` are valid.
         unsafe { unseen_programs::report_execution(ENVIRON, given, executed) };
     }
     let saved: Strings = LAUNCHER_ENVIRONMENT.load(Ordering::Acquire).cast_const();

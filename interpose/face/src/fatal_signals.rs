@@ -8,8 +8,8 @@
 //! action in place of the handler; a handler that the program sets replaces this one. Only direct
 //! system calls show the handler. At a signal, the handler first calls the runtime, then restores
 //! the default action and queues the signal again with its `siginfo_t`. The signal is delivered
-//! when the handler returns, at the interrupted instruction. The process is therefore terminated at
-//! that instruction, and a core dump shows the program's frames.
+//! when the handler returns, at the interrupted instruction. The process is therefore terminated
+//! at that instruction, and a core dump shows the program's frames.
 //!
 //! The handler's address is equal in all ranks, so the kernel's table of signal actions can be
 //! saved and restored unchanged.

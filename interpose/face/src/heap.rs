@@ -21,7 +21,8 @@ const M_ARENA_MAX: c_int = -8;
 
 /// Configures malloc(3).
 ///
-/// malloc(3) then obtains memory by brk(2) only, uses one arena, and marks freed blocks with `key`.
+/// malloc(3) then obtains memory by brk(2) only, uses one arena, and marks freed blocks with
+/// `key`.
 ///
 /// With several arenas, addresses of blocks would depend on the timing of the threads.
 pub fn configure(key: u64) {

@@ -1,10 +1,10 @@
 //! Entry of calls that take the MPI lock.
 //!
-//! The entry saves the arguments of a call, takes the lock, calls the runtime's entry, and releases
-//! the lock when the runtime returns. If the runtime requests a repetition, the entry then releases
-//! the lock and makes the call again with the saved arguments. The runtime can also resume a
-//! restored thread at the label `understudy_lock_repeat`, from which on the call is made with the
-//! saved arguments.
+//! The entry saves the arguments of a call, takes the lock, calls the runtime's entry, and
+//! releases the lock when the runtime returns. If the runtime requests a repetition, the entry
+//! then releases the lock and makes the call again with the saved arguments. The runtime can also
+//! resume a restored thread at the label `understudy_lock_repeat`, from which on the call is made
+//! with the saved arguments.
 #![allow(unsafe_code)]
 
 use crate::entry::{ENTRY, connect};

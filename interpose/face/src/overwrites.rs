@@ -127,8 +127,8 @@ fn report_file_write(facts: &DescriptorFacts, fd: c_int, offset: i64, length: us
         facts.set(fd, DescriptorFact::Unreported);
         return false;
     }
-    // After this call no cut can be taken. A cut may have been taken since the first query of the
-    // facts, and have discarded the facts, so they are queried again.
+    // While stops are blocked, no cut can be taken. A cut may have been taken since the first
+    // query of the facts, and have discarded the facts, so they are queried again.
     let is_blocked = threads::block_stops();
     if facts.get(fd) == DescriptorFact::Unknown {
         facts.set(fd, query_descriptor(fd));

@@ -4,9 +4,9 @@
 //! no useful effect, but might communicate, write files, or block. ld.so has no flag to suppress
 //! them. Constructors and destructors are therefore hidden: their entries in the library's dynamic
 //! section are overwritten before ld.so reads them. For a library that is being opened, this must
-//! happen within dlopen(3), between the mapping and the initialisation of the library. At that time
-//! ld.so allocates the array with the order of initialisation (`_dl_map_object_deps` of glibc), and
-//! thereby calls [`hide_new_constructors`].
+//! happen within dlopen(3), between the mapping and the initialisation of the library. At that
+//! time ld.so allocates the array with the order of initialisation (`_dl_map_object_deps` of
+//! glibc), and thereby calls [`hide_new_constructors`].
 #![allow(unsafe_code)]
 
 use crate::link;

@@ -300,8 +300,9 @@ extern "C" fn empty_thread(_: *mut c_void) -> *mut c_void {
 ///
 /// A libc that has never had a second thread omits the atomics and the wake-ups. ld.so's lock is
 /// shared by the libcs of all namespaces, so each of them must have had a second thread; otherwise
-/// a thread of another namespace that waits for the lock is not woken. The thread's stack is mapped
-/// here, so that ld.so does not keep it in its cache of stacks, which the namespaces share, too.
+/// a thread of another namespace that waits for the lock is not woken. The thread's stack is
+/// mapped here, so that ld.so does not keep it in its cache of stacks, which the namespaces share,
+/// too.
 pub fn make_libc_multithreaded() -> Result<(), c_int> {
     const STACK_SIZE: usize = 256 << 10;
     let stack = crate::sys::map_anonymous(understudy_abi::ZONE_START + (512 << 20), STACK_SIZE, 0)?;

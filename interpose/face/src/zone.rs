@@ -15,10 +15,10 @@
 //! page, which executes them and jumps to the stub.
 //!
 //! The stub jumps to a function of this module, which makes the system call. The stack pointer
-//! determines to which side the new mapping belongs. The runtime and MPI sides run on stacks in the
-//! reserved range; for these sides, the function chooses an address in that range. For any other
-//! stack the mapping is the program's, and the kernel chooses the address. The functions preserve
-//! all registers that a system call preserves.
+//! determines to which side the new mapping belongs. The runtime and MPI sides run on stacks in
+//! the reserved range; for these sides, the function chooses an address in that range. For any
+//! other stack the mapping is the program's, and the kernel chooses the address. The functions
+//! preserve all registers that a system call preserves.
 //!
 //! To find code that the search has missed, mappings that are made right after the patch are
 //! checked ([`check`]). A libc with such code is thus refused at the start.

@@ -3,9 +3,9 @@
 //! MPI 4.1, 7.7 and 19.3.7, define the conversions.
 //!
 //! A key that Fortran creates has callbacks in Fortran. The C procedures receive callbacks of this
-//! module, which convert the arguments and call the program's callbacks. The integers have the size
-//! of an address. Marks in the key and in the address of the copy function tell the runtime that
-//! the values are integers ([`understudy_abi::fortran`]).
+//! module, which convert the arguments and call the program's callbacks. The integers have the
+//! size of an address. Marks in the key and in the address of the copy function tell the runtime
+//! that the values are integers ([`understudy_abi::fortran`]).
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use crate::mpi::*;

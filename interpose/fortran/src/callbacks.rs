@@ -262,7 +262,8 @@ unsafe extern "C" fn query(state: *mut c_void, status: *mut Status) -> c_int {
 /// The requirements of [`query`] apply.
 unsafe extern "C" fn free(state: *mut c_void) -> c_int {
     let rc = &mut { SUCCESS };
-    // SAFETY: the extra state is a `GeneralizedRequest`; MPI makes no further call for the request.
+    // SAFETY: the extra state is a `GeneralizedRequest`; MPI makes no further call for the
+    // request.
     unsafe {
         let state = Box::from_raw(state.cast::<GeneralizedRequest>());
         (state.free)(state.extra_state, rc);

@@ -120,8 +120,8 @@ pub unsafe extern "C" fn ompi_fortran_argv_blank_f2c(
     stride: c_int,
     result: *mut *mut *mut u8,
 ) -> c_int {
-    // SAFETY: the caller guarantees that the strings have this length and distance, the last one is
-    // blank, and `result` is writable.
+    // SAFETY: the caller guarantees that the strings have this length and distance, the last one
+    // is blank, and `result` is writable.
     unsafe { *result = c_list(array, None, length, stride) };
     SUCCESS
 }

@@ -1,9 +1,9 @@
 //! MPI side and its reset: state that the library, its threads and its libc change.
 //!
-//! A [`Snapshot`] is taken before the first `MPI_Init`. [`Snapshot::restore`] restores the state of
-//! that moment from any state: after an abandoned call, with running threads of the library, and
-//! after failures of its peers. After the restoration, the library can be initialised again, in
-//! another MPI instance. Nothing of the program or the runtime changes.
+//! A [`Snapshot`] is taken before the first `MPI_Init`. [`Snapshot::restore`] restores the state
+//! of that moment from any state: after an abandoned call, with running threads of the library,
+//! and after failures of its peers. After the restoration, the library can be initialised again,
+//! in another MPI instance. Nothing of the program or the runtime changes.
 //!
 //! ```text
 //!   threads       terminated, if their stacks are in the library's half

@@ -4,8 +4,8 @@
 //! which is in the program's range, until the descriptor is lifted ([`crate::descriptors`]). A
 //! checkpoint at this time would take the descriptor for the program's. A rollback at this time
 //! might restore a file of the program at this number, and the thread would write to that file.
-//! Therefore the thread that saves or restores the program's descriptors locks the table, and waits
-//! until no other thread is lifting.
+//! Therefore the thread that saves or restores the program's descriptors locks the table, and
+//! waits until no other thread is lifting.
 #![allow(unsafe_code)]
 
 use crate::time::sleep_briefly;

@@ -43,8 +43,8 @@ unsafe extern "C" {
 
 /// syscall(2).
 ///
-/// A caller passes as many arguments as the system call has; the values of the remaining parameters
-/// are ignored.
+/// A caller passes as many arguments as the system call has; the values of the remaining
+/// parameters are ignored.
 ///
 /// # Safety
 /// The requirements of the system call apply.

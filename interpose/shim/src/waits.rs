@@ -131,9 +131,9 @@ fn is_sleep_due(polls: u32) -> bool {
 ///
 /// The function also sets the time of the next sleep.
 ///
-/// Another thread needs the processor if the kernel has preempted this thread since the last sleep.
-/// Sleeping in all other cases would be expensive, because a sleep also delays the processes that
-/// send to this process: MPI_Accumulate of 1 MiB took 1.3 times as long.
+/// Another thread needs the processor if the kernel has preempted this thread since the last
+/// sleep. Sleeping in all other cases would be expensive, because a sleep also delays the
+/// processes that send to this process: MPI_Accumulate of 1 MiB took 1.3 times as long.
 fn sleep_if_needed() {
     let is_long = now() - WAIT_START_NS.load(Relaxed) >= LONG_WAIT_NS;
     let preemptions = preemptions();

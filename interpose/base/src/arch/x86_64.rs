@@ -111,8 +111,8 @@ pub unsafe fn call_program(function: *const c_void, arguments: [u64; 5]) -> u64 
 /// Acts like [`call_user`], but does not change the thread-local data.
 ///
 /// Saves TOP, lowers it below its own frame, and switches to the stack of the innermost call's
-/// frame, 256 bytes below the stack pointer that this frame contains. The call's frame ends at TOP,
-/// and the frame's last word is the stack pointer.
+/// frame, 256 bytes below the stack pointer that this frame contains. The call's frame ends at
+/// TOP, and the frame's last word is the stack pointer.
 ///
 /// # Safety
 /// The requirements of [`call_user`] apply.
@@ -259,8 +259,8 @@ pub fn is_recording() -> bool {
 
 /// Resumes the program on its stack, as if the call in `frame` had returned `result`.
 ///
-/// Returns the argument of [`leave_user`] when a handler calls that function. Until then, MPI calls
-/// of the program use the runtime's stack below this function's frame.
+/// Returns the argument of [`leave_user`] when a handler calls that function. Until then, MPI
+/// calls of the program use the runtime's stack below this function's frame.
 ///
 /// # Safety
 /// The program's memory must be in the state of that call.
@@ -302,8 +302,8 @@ pub unsafe extern "C" fn run_user(frame: *const Frame, result: u64) -> u64 {
 /// Makes [`run_user`] return `value`. The program is not resumed at its current position.
 ///
 /// # Safety
-/// To be called from a handler inside of [`run_user`]; values of functions between [`run_user`] and
-/// the handler are not dropped.
+/// To be called from a handler inside of [`run_user`]; values of functions between [`run_user`]
+/// and the handler are not dropped.
 #[unsafe(naked)]
 pub unsafe extern "C" fn leave_user(value: u64) -> ! {
     naked_asm!(

@@ -249,8 +249,8 @@ impl<E: Edge> Handles<E> {
         if self.direction == Direction::Out && !is_success && !E::INWARD {
             return;
         }
-        // A failing call may write null handles, and a call that finds no message writes no handle.
-        // The memory of a handle that was not written is zero, which is not a handle.
+        // A failing call may write null handles, and a call that finds no message writes no
+        // handle. The memory of a handle that was not written is zero, which is not a handle.
         let may_be_unwritten = self.direction == Direction::Out && E::INWARD;
         let (from, to) = Self::widths(self.kind);
         let memory = self.memory.as_mut_ptr().cast::<u8>();
@@ -401,8 +401,8 @@ impl<E: Edge> Statuses<E> {
         let memory = statuses.memory.as_mut_ptr().cast::<u8>();
         for index in 0..length {
             // SAFETY: the caller guarantees that `caller`, unless the constant, points to `length`
-            // statuses; the memory is large enough for either ABI. Members that the callee does not
-            // write, above all the error, keep their present values.
+            // statuses; the memory is large enough for either ABI. Members that the callee does
+            // not write, above all the error, keep their present values.
             unsafe {
                 Self::write(
                     !E::INWARD,

@@ -18,7 +18,7 @@ use understudy_abi::assembly::return_from_signal;
 /// SIGSETXID of glibc.
 ///
 /// A thread cannot block this signal by libc's functions. The runtime uses the signal to stop
-/// threads of the program, but sends it with sigqueue(3), not with tgkill(2).
+/// threads of the program, but sends it with rt_tgsigqueueinfo(2), not with tgkill(2).
 const TERMINATION_SIGNAL: c_int = 33;
 /// Time limit for the termination of a thread.
 const DEADLINE: Duration = Duration::from_secs(2);
