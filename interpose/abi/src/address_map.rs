@@ -17,9 +17,9 @@ use core::ffi::c_int;
 pub const ZONE_START: usize = 4 << ZONE_SHIFT;
 /// First address past the reserved range.
 pub const ZONE_END: usize = 5 << ZONE_SHIFT;
-/// First address of the second half, which holds every mapping of the MPI side.
+/// First address of the second half, which contains every mapping of the MPI side.
 ///
-/// The first half holds the mappings of the runtime side.
+/// The first half contains the mappings of the runtime side.
 pub const MPI_ZONE_START: usize = ZONE_START + (ZONE_END - ZONE_START) / 2;
 /// Shift of the test for the reserved range: `address >> ZONE_SHIFT == ZONE_TAG`.
 ///

@@ -19,7 +19,7 @@ pub struct BootInfo {
     pub require: u32,
     /// 1 if the runtime must not print why it refuses to protect the program.
     ///
-    /// Set for programs that may load MPI late, and perhaps never do.
+    /// The value is 1 for programs that may load MPI late, or never.
     pub quiet: u32,
     /// Environment from the launcher: null-terminated array of `NAME=value`.
     pub environment: *const *const c_char,
@@ -39,7 +39,7 @@ pub struct BootInfo {
     pub preload_base: usize,
     /// Length of the preload library's mapping.
     pub preload_length: usize,
-    /// Highest address of the main thread's stack, which holds argv and the environment.
+    /// Highest address of the main thread's stack, which contains argv and the environment.
     pub stack_end: usize,
     /// Head of the base namespace's link maps (`struct link_map *`).
     pub link_map: *const c_void,
@@ -72,13 +72,13 @@ pub struct BootInfo {
     ),
     /// Number of threads that the program side has created so far.
     ///
-    /// The preload library updates it.
+    /// The preload library updates the number.
     pub program_threads: *const u32,
     /// Number of the program side's timers that start threads; each counts as one more thread.
     pub program_timer_threads: *const u32,
     /// Number of mappings of the program side so far that other processes may share.
     ///
-    /// The preload library updates it.
+    /// The preload library updates the number.
     pub program_shared_maps: *const u32,
     /// Number of protection keys that the program side has allocated.
     pub program_protection_keys: *const u32,
@@ -129,7 +129,7 @@ pub struct BootInfo {
     pub stop: StopCode,
     /// State and code of the MPI lock.
     pub mpi_lock: MpiLockCode,
-    /// Entry for thunks of procedures with at most six arguments; `eax` holds the slot.
+    /// Entry for thunks of procedures with at most six arguments; `eax` contains the slot.
     ///
     /// Thunks read the address at each call.
     pub entry: *const usize,

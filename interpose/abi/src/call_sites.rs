@@ -17,7 +17,7 @@
 pub const LOAD_LENGTH: usize = 5;
 /// Length in bytes of the instruction `syscall`.
 const SYSCALL_LENGTH: usize = 2;
-/// Maximum number of bytes between the two instructions.
+/// Maximum number of bytes between the load and `syscall`.
 pub const MAX_BETWEEN: usize = 12;
 
 /// A system call in machine code.
@@ -25,7 +25,7 @@ pub const MAX_BETWEEN: usize = 12;
 pub struct CallSite {
     /// Offset of the instruction that loads the number.
     pub start: usize,
-    /// Number of bytes between that instruction and `syscall`; they can be executed elsewhere.
+    /// Number of bytes between the load and `syscall`, which can be executed at another address.
     pub between: usize,
 }
 
@@ -38,8 +38,8 @@ impl CallSite {
 
 /// Returns the call sites in `code` of system call `number`, in ascending order.
 ///
-/// A site is omitted if an instruction between the two depends on its own address, on rax or on the
-/// stack: that instruction could not be executed elsewhere.
+/// A site is omitted if an instruction between the load and `syscall` depends on its own address,
+/// on rax or on the stack: such an instruction could not be executed at another address.
 pub fn find(code: &[u8], number: u8) -> impl Iterator<Item = CallSite> + '_ {
     syscall_offsets(code).filter_map(move |syscall| site_before(code, syscall, number))
 }
@@ -88,7 +88,7 @@ fn are_movable(mut code: &[u8]) -> bool {
     true
 }
 
-/// Returns the length of the first instruction if it may be executed elsewhere.
+/// Returns the length of the first instruction if it may be executed at another address.
 ///
 /// The operands of such an instruction are constants and registers other than rax, which contains
 /// the number of the system call, and rsp. The instruction consists of an optional REX prefix, the
@@ -107,7 +107,8 @@ fn movable_length(code: &[u8]) -> Option<usize> {
         // mov, add, or, and, sub, xor, cmp, test between two registers
         0x89 | 0x8b | 0x01 | 0x03 | 0x09 | 0x0b | 0x21 | 0x23 | 0x29 | 0x2b | 0x31 | 0x33
         | 0x39 | 0x3b | 0x85 => (true, 0),
-        // These operations with a constant of 8 bits, then of 32 bits
+        // add, or, and, sub, xor, cmp and similar ones: 83 with a constant of 8 bits, 81 of 32
+        // bits
         0x83 => (false, 1),
         0x81 => (false, 4),
         // mov $imm32 into a register of 32 bits

@@ -4,7 +4,7 @@
 /// Returns the address of the calling thread's control block.
 ///
 /// The block's word at fs:0x10 is its own address (glibc on x86-64, `tcbhead_t`). Hand-written
-/// entry code contains that instruction inline, because it must change no other register.
+/// entry code reads this word inline, because the code must change no other register.
 #[inline(always)]
 pub fn address() -> usize {
     let block: usize;

@@ -30,11 +30,11 @@ pub struct DescriptorFacts {
     is_name_awaited: AtomicU32,
     /// Number of the rank's process, to which its children report effects; zero if none.
     parent: AtomicI32,
-    /// Inode of that process's pid namespace.
+    /// Inode of the pid namespace of the process in `parent`.
     namespace: AtomicU64,
     /// Highest descriptor from [`RUNTIME_FD_BASE`] on that the program has opened since the cut.
     ///
-    /// Zero if the program has opened none.
+    /// Zero if the program has opened no such descriptor.
     highest: AtomicI32,
     facts: [AtomicU64; RUNTIME_FD_BASE as usize],
 }

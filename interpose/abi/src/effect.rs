@@ -14,7 +14,7 @@ pub const OPEN: u32 = 1;
 pub const RENAME: u32 = 2;
 /// Removal of a name; the value is [`NON_DIRECTORIES`], [`DIRECTORIES`] or both.
 pub const REMOVE: u32 = 3;
-/// Creation of a name; the value is as for [`REMOVE`].
+/// Creation of a name; the value consists of the flags that [`REMOVE`] uses.
 pub const CREATE: u32 = 4;
 /// Change of the file's size to the value.
 pub const TRUNCATE: u32 = 5;

@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 pub struct AioRequest {
     /// Value that is returned with the event.
     pub data: u64,
-    /// Written by the kernel.
+    /// Key that the kernel writes.
     pub key: u32,
     /// Flags of pwritev2(2).
     pub flags: i32,
@@ -22,7 +22,7 @@ pub struct AioRequest {
     pub fd: i32,
     /// Address of the buffer, or of an array of `struct iovec`.
     pub buffer: u64,
-    /// Length of the buffer in bytes, or of the array.
+    /// Length of the buffer in bytes, or number of elements of the array.
     pub length: u64,
     /// Offset in the file in bytes.
     pub offset: i64,
@@ -80,7 +80,7 @@ impl Slot {
 
 /// Contexts that the program has created with syscall(2).
 ///
-/// The runtime refuses to protect contexts that are missing here.
+/// The runtime refuses to protect a program with a context that is missing in this table.
 #[derive(Debug)]
 pub struct AioContexts {
     slots: [Slot; MAX_CONTEXTS],
@@ -108,7 +108,7 @@ impl AioContexts {
         self.slot(address)?.context()
     }
 
-    /// Adds a context, and removes an earlier one with this address.
+    /// Adds a context, and removes an earlier context with this address.
     ///
     /// A context for which there is no slot is not added.
     pub fn insert(&self, context: AioContext) {

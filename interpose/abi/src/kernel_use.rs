@@ -1,6 +1,6 @@
 //! Calls of the program that leave state in the kernel.
 //!
-//! The runtime reads such state only if a call has been counted here.
+//! The runtime reads such state only if [`KernelUse`] has counted a call.
 
 use crate::kernel_aio::AioContexts;
 use crate::system_v::SystemVObjects;
@@ -17,9 +17,9 @@ pub struct KernelUse {
     pub guards: AtomicU32,
     /// Calls that set NUMA policies of ranges: mbind(2).
     pub policies: AtomicU32,
-    /// First address of these ranges.
+    /// Lowest address of the ranges with NUMA policies.
     pub policy_start: AtomicUsize,
-    /// First address past these ranges.
+    /// First address past the ranges with NUMA policies.
     pub policy_end: AtomicUsize,
     /// Calls that set home nodes of ranges: set_mempolicy_home_node(2).
     pub home_nodes: AtomicU32,

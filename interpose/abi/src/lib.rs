@@ -57,9 +57,9 @@ pub const ABI_VERSION: u32 = 23;
 
 /// Defines the unwinder's personality routine of a library without std.
 ///
-/// The precompiled `core` refers to the routine, so such a library has to define it. Panics abort,
-/// so nothing unwinds and the routine is never called. It is defined in assembly to keep the symbol
-/// hidden.
+/// The precompiled `core` refers to the routine, so a library without std has to define the
+/// routine. Panics abort, so nothing unwinds and the routine is never called. It is defined in
+/// assembly to keep the symbol hidden.
 #[macro_export]
 macro_rules! without_unwinder {
     () => {

@@ -9,7 +9,7 @@ pub const MAX_LIBRARY_ADDRESSES: usize = 256;
 pub const LD_HEAP_HEADER: usize = 16;
 /// Number of size classes, which are powers of two.
 pub const LD_HEAP_CLASSES: usize = 28;
-/// Number of regions of each heap; each class has one.
+/// Number of regions of each heap; each class has one region.
 pub const LD_HEAP_REGIONS: usize = 32;
 
 /// Memory of ld.so's heap for the program side, and the addresses of its next blocks.

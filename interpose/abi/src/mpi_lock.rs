@@ -22,9 +22,9 @@ pub const MULTIPLE_THREADS: u8 = 16;
 ///
 /// The state is on the runtime side and is not rolled back. The thread that has the lock runs on
 /// the runtime's stack, with the main thread's thread-local data. While a thread other than the
-/// main thread has the lock, the program's signal handlers must not run on it: either nearly all
-/// signals are blocked, or the program has no handlers. The frame of a call stores the arguments in
-/// 64 bytes below the saved frame pointer:
+/// main thread has the lock, the program's signal handlers must not run in this thread: either
+/// nearly all signals are blocked, or the program has no handlers. The frame of a call stores the
+/// arguments in 64 bytes below the saved frame pointer:
 ///
 /// ```text
 ///   rbp → caller's rbp
@@ -55,7 +55,7 @@ pub struct MpiLock {
     /// Signal mask that the thread had before nearly all signals were blocked, or
     /// [`MASK_UNCHANGED`].
     pub saved_mask: AtomicU64,
-    /// Word of the runtime that receives the number of the thread.
+    /// Word of the runtime that receives the number of the thread with the lock.
     ///
     /// The main thread's number is stored as 1.
     pub owner_thread_word: AtomicPtr<AtomicU32>,
@@ -74,7 +74,7 @@ pub struct MpiLock {
     pub abort_slot: AtomicU32,
     /// Address of the function that executes a procedure of `query_slots`.
     ///
-    /// The function takes the first two arguments of the call, and the slot.
+    /// The function receives the first two arguments of the call, and the slot.
     pub answer_query: AtomicUsize,
     /// Control block of the thread that runs a callback of the program, or zero.
     ///
@@ -86,7 +86,7 @@ pub struct MpiLock {
     pub slot_count: AtomicU32,
     /// Address of the function that records an effect on files which cannot be undone.
     ///
-    /// The function takes the first three arguments of [`crate::effect::Hook`].
+    /// The function receives the first three arguments of [`crate::effect::Hook`].
     pub record_effect: AtomicUsize,
 }
 
@@ -112,8 +112,8 @@ pub struct MpiLockCode {
 
 /// A callback of the program during which other threads may make calls.
 ///
-/// The call that waits for the callback keeps its frames on the runtime's stack. Other threads'
-/// calls use the stack above them.
+/// The call that waits for the callback keeps its frames on the runtime's stack. Calls of other
+/// threads use the part of the stack at lower addresses.
 #[repr(C)]
 pub struct YieldingCallback {
     /// Address of the callback.

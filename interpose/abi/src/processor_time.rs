@@ -76,7 +76,7 @@ impl CarriedTime {
         self.owner.store(owner, Ordering::Release);
     }
 
-    /// Returns the process that sees other values than the kernel's; zero if none does.
+    /// Returns the process that sees other values than the kernel's; zero if unset.
     pub fn owner(&self) -> i32 {
         self.owner.load(Ordering::Acquire)
     }

@@ -12,7 +12,7 @@ pub const STOP_SIGNAL: c_int = 33;
 /// Seven of the signals are caused by the thread itself (SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE,
 /// SIGSEGV, SIGSYS); signals 32 and 33 belong to glibc. All other signals belong to the program. If
 /// all threads of the program have blocked a signal, the kernel would deliver that signal to a
-/// thread of the runtime that has not.
+/// thread of the runtime that has not blocked the signal.
 pub const OWN_SIGNALS: u64 = {
     const NUMBERS: [u32; 9] = [4, 5, 6, 7, 8, 11, 31, 32, 33];
     let mut mask = 0;
@@ -51,7 +51,7 @@ pub struct StopCode {
     pub leave: usize,
     /// Code that resumes from the frame eight bytes below the stack pointer.
     ///
-    /// The kernel also uses it to return from handlers (`sa_restorer`).
+    /// The kernel also executes this code to return from handlers (`sa_restorer`).
     pub restorer: usize,
     /// First address past the code.
     pub end: usize,

@@ -142,8 +142,9 @@ impl SystemVObjects {
             return object.identifier;
         }
         let is_taken = |identifier: i32| self.find_by_identifier(kind, identifier).is_some();
-        // The program uses the kernel's identifier, unless it already uses that one for another
-        // object. The kernel assigns high identifiers last, so the search begins with them.
+        // The program uses the kernel's identifier, unless the program already uses this
+        // identifier for another object. The kernel assigns high identifiers last, so the search
+        // for another identifier begins with the highest.
         let others = (0..=i32::MAX).rev();
         let mut candidates = core::iter::once(real).chain(others);
         let identifier = candidates.find(|&id| !is_taken(id)).unwrap_or(real);

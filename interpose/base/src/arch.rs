@@ -1,6 +1,6 @@
 //! Processor-dependent code, except for the entry (`entry` of the runtime).
 //!
-//! Reads the program's position, calls back into the program, and resumes it.
+//! The code reads the program's position, calls back into the program, and resumes the program.
 #![allow(unsafe_code)]
 
 mod frame;
@@ -30,15 +30,17 @@ pub use x86_64::{
 
 /// Calls a function of the runtime on the program's stack.
 ///
-/// Only such a function may call the program.
+/// Only a function that is called in this way may call the program.
 ///
 /// # Safety
-/// As [`call_program`]; `call` must do only what a callback of the program may do.
+/// The requirements of [`call_program`] apply; `call` must do only what a callback of the program
+/// may do.
 pub unsafe fn call_program_through<T>(
     call: extern "C" fn(&mut T) -> u64,
     arguments: &mut T,
 ) -> u64 {
-    // SAFETY: the caller upholds the requirements; the argument is valid until the call returns.
+    // SAFETY: the requirements of `call_program` are also those of this function; the argument is
+    // valid until the call returns.
     unsafe {
         call_program(
             call as *const c_void,
@@ -64,9 +66,10 @@ extern "C" fn call_six(call: &mut SixArgumentCall) -> u64 {
 /// Calls a function like [`call_program`], with one more argument.
 ///
 /// # Safety
-/// As [`call_program`]; `function` must take (up to) these six arguments.
+/// The requirements of [`call_program`] apply; `function` must take (up to) these six arguments.
 pub unsafe fn call_program_with_six(function: *const c_void, arguments: [u64; 6]) -> u64 {
-    // SAFETY: the caller upholds the requirements.
+    // SAFETY: `function` takes up to six arguments; the requirements of `call_program` are also
+    // those of this function.
     unsafe {
         let function = std::mem::transmute::<*const c_void, SixArgumentFunction>(function);
         call_program_through(

@@ -115,7 +115,7 @@ pub fn is_any() -> bool {
     ACTIVE.load(Ordering::Relaxed)
 }
 
-/// Executes the faults at a named point of `epoch`, if there are any.
+/// Executes the faults at a named point of `epoch`.
 #[inline]
 pub fn point(name: &str, epoch: Epoch) {
     if is_any() {

@@ -21,7 +21,7 @@ struct SharedBootInfo(BootInfo);
 // SAFETY: never changed; the data behind its pointers live as long as the process, and code that
 // dereferences a pointer is responsible for the access.
 unsafe impl Send for SharedBootInfo {}
-// SAFETY: as above.
+// SAFETY: never changed; code that dereferences a pointer is responsible for the access.
 unsafe impl Sync for SharedBootInfo {}
 
 static INFO: OnceLock<SharedBootInfo> = OnceLock::new();
@@ -73,7 +73,7 @@ pub fn user_symbol(name: &str) -> u64 {
 
 /// Number of processes that the job has had.
 ///
-/// 0 before this process has joined the job.
+/// The number is 0 before this process has joined the job.
 static PROCESSES: AtomicU32 = AtomicU32::new(0);
 
 /// Returns the number of processes that the job has had so far.

@@ -3,11 +3,12 @@
 //! The runtime is used by one thread at a time: only the main thread of the program may enter MPI,
 //! or, with the MPI lock ([`crate::arch::mpi_lock`]), one thread after the other, each of which has
 //! the main thread's control block (fs register) while it is in the runtime. So the state needs no
-//! lock. It is one value; each handler gets a reference to it and passes the reference on.
+//! lock. It is one value; each handler receives a reference to the value and passes the reference
+//! on.
 //!
-//! Each crate with state has one struct `Runtime`: the state of its modules, and that of the crate
-//! below. The crate of a function's `Runtime` determines the state that the function can use. State
-//! for other threads and signal handlers is in atomics, `OnceLock`s and locks instead.
+//! Each crate with state has one struct `Runtime`: the state of its modules, and the state of the
+//! crate below. The crate of a function's `Runtime` determines the state that the function can
+//! use. State for other threads and signal handlers is in atomics, `OnceLock`s and locks instead.
 #![allow(unsafe_code)]
 
 use std::any::type_name;
@@ -83,7 +84,7 @@ impl<T> MainThreadOnly<T> {
     /// Returns the runtime.
     ///
     /// # Panics
-    /// In any thread other than the main one.
+    /// In any thread other than the main thread.
     #[inline]
     #[track_caller]
     pub fn get(&self) -> &T {
@@ -114,7 +115,7 @@ impl<T> RuntimeAccess<T> {
     /// Returns the runtime.
     ///
     /// # Panics
-    /// In any thread other than the main one, or before the start.
+    /// In any thread other than the main thread, or before the start.
     #[inline]
     #[track_caller]
     pub fn get(&self) -> &'static T {
@@ -128,7 +129,7 @@ impl<T> RuntimeAccess<T> {
         let runtime = self.0.load(Ordering::Relaxed);
         match is_main_thread() {
             // SAFETY: `open` has stored a reference that is valid forever; only the main thread
-            // gets it.
+            // receives the reference.
             true => unsafe { runtime.as_ref() },
             false => None,
         }
@@ -174,8 +175,8 @@ impl<T> StateCell<T> {
 
     /// Borrows the value mutably; `None` if it is borrowed.
     ///
-    /// For code that may run while the cell is borrowed and must not panic: recording of events,
-    /// and the end of the process.
+    /// The method is for code that may run while the cell is borrowed and must not panic: the
+    /// recording of events, and the end of the process.
     #[inline]
     pub fn try_borrow_mut(&self) -> Option<RefMut<'_, T>> {
         self.0.try_borrow_mut().ok()
@@ -184,7 +185,7 @@ impl<T> StateCell<T> {
     /// Replaces the value and returns the previous one.
     ///
     /// # Panics
-    /// As [`StateCell::borrow_mut`].
+    /// The panics are those of [`StateCell::borrow_mut`].
     #[inline]
     #[track_caller]
     pub fn replace(&self, value: T) -> T {
@@ -194,7 +195,7 @@ impl<T> StateCell<T> {
     /// Sets the value. The previous one is dropped after the borrow has ended.
     ///
     /// # Panics
-    /// As [`StateCell::borrow_mut`].
+    /// The panics are those of [`StateCell::borrow_mut`].
     #[inline]
     #[track_caller]
     pub fn set(&self, value: T) {
@@ -206,7 +207,7 @@ impl<T: Default> StateCell<T> {
     /// Takes the value out and leaves the default.
     ///
     /// # Panics
-    /// As [`StateCell::borrow_mut`].
+    /// The panics are those of [`StateCell::borrow_mut`].
     #[inline]
     #[track_caller]
     pub fn take(&self) -> T {

@@ -83,7 +83,7 @@ fn both_shims() -> impl DoubleEndedIterator<Item = &'static ShimFunctions> {
 /// Sets the byte that describes the current wait of an MPI call ([`understudy_abi::wait_state`]).
 pub fn mark_waits(byte: &'static AtomicU8) {
     if let Some(mpi) = mpi_shim() {
-        // SAFETY: the shim's function; the byte lives as long as the process.
+        // SAFETY: the shim exports a function of this type; the byte lives as long as the process.
         unsafe { (mpi.set_wait_byte)(byte) };
     }
 }
@@ -94,7 +94,7 @@ pub fn mark_waits(byte: &'static AtomicU8) {
 /// which the failure may be reported, and then as long as a recovery is pending.
 pub fn delay_exit(is_recovery_pending: extern "C" fn() -> bool) {
     if let Some(mpi) = mpi_shim() {
-        // SAFETY: the shim's function.
+        // SAFETY: the shim exports a function of this type, which has no further preconditions.
         unsafe { (mpi.delay_exit)(is_recovery_pending) };
     }
 }
@@ -102,7 +102,7 @@ pub fn delay_exit(is_recovery_pending: extern "C" fn() -> bool) {
 /// Makes the shim call a function after each `pthread_cancel`(3) of the MPI library.
 pub fn after_cancellation(function: extern "C" fn()) {
     if let Some(mpi) = mpi_shim() {
-        // SAFETY: the shim's function.
+        // SAFETY: the shim exports a function of this type, which has no further preconditions.
         unsafe { (mpi.after_cancellation)(function) };
     }
 }
@@ -118,7 +118,7 @@ pub struct DescriptorRight(());
 /// Waits until other threads have moved their new descriptors, and acquires the right.
 pub fn acquire_descriptor_right() -> DescriptorRight {
     for shim in both_shims() {
-        // SAFETY: the shim's function.
+        // SAFETY: the shim exports a function of this type, which has no further preconditions.
         unsafe { (shim.hold_descriptors)() };
     }
     DescriptorRight(())
@@ -127,7 +127,8 @@ pub fn acquire_descriptor_right() -> DescriptorRight {
 impl Drop for DescriptorRight {
     fn drop(&mut self) {
         for shim in both_shims().rev() {
-            // SAFETY: the shim's function, called once for each `acquire_descriptor_right`.
+            // SAFETY: the shim exports a function of this type, which is called once for each
+            // `acquire_descriptor_right`.
             unsafe { (shim.release_descriptors)() };
         }
     }
@@ -138,7 +139,7 @@ impl Drop for DescriptorRight {
 /// Otherwise the child would inherit that descriptor, and no code of the child would close it.
 ///
 /// # Safety
-/// As fork(2).
+/// The requirements of fork(2) apply.
 pub unsafe fn fork() -> libc::pid_t {
     let _right = acquire_descriptor_right();
     // SAFETY: the caller upholds the requirements of fork(2). Both processes release the right.

@@ -50,7 +50,7 @@ pub fn is_file_size_unlimited() -> bool {
 
 /// Moves an owned descriptor out of the program side's range.
 pub fn move_owned_descriptor(descriptor: OwnedFd) -> OwnedFd {
-    // SAFETY: this function owns the descriptor, which becomes the returned one.
+    // SAFETY: this function owns the descriptor, which becomes the returned descriptor.
     unsafe { OwnedFd::from_raw_fd(move_descriptor(descriptor.into_raw_fd())) }
 }
 
@@ -188,7 +188,7 @@ mod tests {
             // SAFETY: affects only this thread, which computes nothing else.
             let before = unsafe { feenableexcept(ALL) };
             let third = with_exceptions_masked(|| black_box(1.0_f64) / black_box(3.0));
-            // SAFETY: as above; enabling no exception returns the enabled ones.
+            // SAFETY: affects only this thread; enabling no exception returns the enabled ones.
             let after = unsafe { feenableexcept(0) };
             assert_eq!((before, after), (0, ALL));
             assert_eq!(third.to_bits(), 0x3fd5_5555_5555_5555);

@@ -27,7 +27,7 @@ pub fn bits() -> &'static AtomicU8 {
 
 /// True if several threads of a process may call MPI concurrently (MPI_THREAD_MULTIPLE).
 ///
-/// All workers have agreed on this.
+/// All workers have agreed on concurrent calls.
 #[inline(always)]
 pub fn is_multiple() -> bool {
     IS_MULTIPLE.load(Ordering::Relaxed)

@@ -8,6 +8,7 @@ use core::ffi::{CStr, c_char};
 /// # Safety
 /// `text` must be a C string that lives as long as the object that the string belongs to.
 pub(crate) unsafe fn bytes(text: *const c_char) -> &'static [u8] {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `text` is a C string that stays valid while the result is
+    // used.
     unsafe { CStr::from_ptr(text) }.to_bytes()
 }

@@ -44,7 +44,7 @@ impl Dynamic {
     pub const STATIC_TLS: usize = 0x10;
 }
 
-/// Returns the entries before the one of kind 0, which ends a dynamic section.
+/// Returns the entries before the entry of kind 0, which ends a dynamic section.
 ///
 /// # Safety
 /// `first` must be the first entry of a loaded object, or null.

@@ -48,7 +48,8 @@ impl LinkMap {
     /// `first` must be a record of ld.so, or null. No object of the list may be loaded or unloaded
     /// while the list is walked.
     pub unsafe fn list(first: *const LinkMap) -> impl Iterator<Item = &'static LinkMap> + Clone {
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the caller guarantees that `first` is null or a record of ld.so, whose list does
+        // not change.
         let read = |record: *const LinkMap| unsafe { record.as_ref() };
         iter::successors(read(first), move |record| read(record.next))
     }
@@ -56,9 +57,10 @@ impl LinkMap {
     /// Returns the first record of the list that contains `record`.
     ///
     /// # Safety
-    /// As [`LinkMap::list`].
+    /// `record` must meet the requirements of [`LinkMap::list`] for `first`.
     pub unsafe fn first_of(record: *const LinkMap) -> *const LinkMap {
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the caller guarantees that `record` is null or a record of ld.so, whose list
+        // does not change.
         let read = |record: *const LinkMap| unsafe { record.as_ref() };
         let records = iter::successors(read(record), |record| read(record.previous));
         records.last().map_or(ptr::null(), ptr::from_ref)
@@ -108,8 +110,8 @@ impl LinkMap {
         let name = move |relocation: &Relocation| {
             let (symbols, text) = tables?;
             let index = (relocation.info >> 32) as usize;
-            // SAFETY: the index is one of the object's symbol table, and the name is an offset into
-            // its string table.
+            // SAFETY: the index belongs to the object's symbol table, and the name is an offset
+            // into its string table.
             unsafe {
                 let symbol = (symbols as *const Symbol).add(index).as_ref()?;
                 let is_import = index != 0 && symbol.section == 0;

@@ -58,7 +58,7 @@ impl LoadedModule {
     /// The segment must be readable, and must not change.
     pub unsafe fn memory(&self, header: &ProgramHeader) -> &[u8] {
         let start = ptr::with_exposed_provenance(self.base + header.address);
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the caller guarantees that the segment is readable and does not change.
         unsafe { slice::from_raw_parts(start, header.size) }
     }
 

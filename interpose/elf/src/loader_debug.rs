@@ -21,13 +21,13 @@ pub struct LoaderDebug {
 const FIRST_LINKED_VERSION: i32 = 2;
 
 impl LoaderDebug {
-    /// Returns the executable's record, the first one of its namespace.
+    /// Returns the executable's record, the first record of its namespace.
     ///
     /// # Safety
     /// `list` must be the address of `_r_debug`.
     pub unsafe fn first(list: *const LoaderDebug) -> *const LinkMap {
-        // SAFETY: guaranteed by the caller. Only this field is read, because the last field may be
-        // absent.
+        // SAFETY: the caller guarantees that `list` is the address of `_r_debug`. Only this field
+        // is read, because the last field may be absent.
         unsafe { (&raw const (*list).objects).read() }
     }
 

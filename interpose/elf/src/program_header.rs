@@ -60,7 +60,7 @@ struct FileHeader {
 /// # Safety
 /// `base` must be the address of the object's first byte, and the object must stay mapped.
 pub unsafe fn program_headers(base: usize) -> &'static [ProgramHeader] {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `base` is the address of an ELF header that stays mapped.
     unsafe {
         let file = ptr::with_exposed_provenance::<FileHeader>(base).read();
         let headers = ptr::with_exposed_provenance(base + file.headers);

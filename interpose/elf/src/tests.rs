@@ -22,7 +22,7 @@ fn for_each(visit: impl FnMut(&LoadedModule)) {
     let iterate = |callback, data| unsafe {
         dl_iterate_phdr(callback, data);
     };
-    // SAFETY: as above.
+    // SAFETY: `iterate` is dl_iterate_phdr(3) of the test's namespace.
     unsafe { for_each_module(iterate, visit) };
 }
 

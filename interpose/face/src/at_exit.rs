@@ -50,7 +50,7 @@ pub unsafe extern "C" fn call_at_exit(
 
 /// Makes a call of the runtime, like a thunk.
 ///
-/// The call does not return if the program is rolled back while it runs.
+/// The call does not return if the program is rolled back while the call runs.
 ///
 /// # Safety
 /// The slot must have no arguments.
@@ -64,7 +64,8 @@ unsafe extern "C" fn on_exit_handler(status: c_int, _: *mut c_void) {
         return;
     }
     let needs_call = NEEDS_CALL.load(Ordering::Acquire);
-    // SAFETY: set by `call_at_exit`; the call is made on the program's stack.
+    // SAFETY: a function of this type, stored by `call_at_exit`; the call is made on the program's
+    // stack.
     unsafe {
         let needs_call: Option<unsafe extern "C" fn() -> bool> = core::mem::transmute(needs_call);
         // Without the MPI lock, only the main thread may enter the runtime.
@@ -86,7 +87,7 @@ unsafe extern "C" fn on_exit_handler(status: c_int, _: *mut c_void) {
 unsafe extern "C" fn call_exit_hook(argument: *mut c_void) {
     let hook = EXIT_HOOK.load(Ordering::Acquire);
     if !hook.is_null() {
-        // SAFETY: set by `call_at_exit`.
+        // SAFETY: a function of this type, stored by `call_at_exit`.
         unsafe {
             let hook: unsafe extern "C" fn(c_int) = core::mem::transmute(hook);
             hook(argument as usize as c_int);

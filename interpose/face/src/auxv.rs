@@ -33,7 +33,8 @@ impl Auxv {
             random: core::ptr::null_mut(),
             keeps_argv0: false,
         };
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the caller guarantees that `envp` is the kernel's array, which the vector
+        // follows.
         unsafe {
             let mut string = envp;
             while !string.read().is_null() {

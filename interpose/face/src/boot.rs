@@ -117,7 +117,7 @@ pub unsafe fn start(argc: c_int, argv: *const *const c_char, envp: *mut *const c
 /// `list` must be a valid environment.
 unsafe fn workers(list: *const *const c_char) -> Option<usize> {
     let number = |text: &[u8]| core::str::from_utf8(text).ok()?.parse::<usize>().ok();
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `list` is a valid environment.
     let (size, spares) = unsafe {
         let spares = environ::value(list, b"UNDERSTUDY_SPARES=");
         (environ::identity(list).size, spares.and_then(number))
@@ -130,7 +130,7 @@ const SECRET_VARIABLE: &[u8] = b"UNDERSTUDY_SECRET=";
 
 /// Test fault: personality(2) appears to be refused.
 ///
-/// The runtime reads all other faults, but it starts too late for this one.
+/// The runtime reads all other faults, but starts too late for this fault.
 const PRETEND_REFUSED: &[u8] = b"pretend no-personality";
 
 /// Execution 1: prepares the second execution.
@@ -191,7 +191,7 @@ fn run_first_execution(program: &Program) -> ! {
 /// The first part runs on the program's stack, the second on a stack in the reserved range.
 ///
 /// # Safety
-/// As for [`start`].
+/// The requirements of [`start`] apply.
 unsafe fn run_second_execution(
     argc: c_int,
     argv: *const *const c_char,
@@ -203,7 +203,7 @@ unsafe fn run_second_execution(
         crate::messages::print(&message::ENVIRONMENT_LOST);
         sys::exit(understudy_catalogue::exit_status::INTERNAL)
     };
-    // SAFETY: the kernel's arrays; only ld.so has read the environment before.
+    // SAFETY: the kernel's arrays; only ld.so has already read the environment.
     unsafe {
         environ::unpad(envp);
         exec::remember(saved.list, envp.cast_const());
@@ -246,7 +246,7 @@ unsafe fn run_second_execution(
 
 /// Refuses a program for which the kernel has enabled address randomisation again.
 ///
-/// execve(2) does so for a file with a set-id bit, even if the bit changes no id.
+/// execve(2) enables randomisation for a file with a set-id bit, even if the bit changes no id.
 /// `original_personality` is the value of personality(2) before execution 1 changed it.
 fn refuse_randomised(program: &Program, original_personality: usize) {
     // SAFETY: personality(2) has no memory effects.

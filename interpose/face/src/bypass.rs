@@ -16,7 +16,7 @@ use understudy_catalogue::message;
 pub struct Program {
     /// Null-terminated argv; for a script, without the entries that the kernel prepends.
     ///
-    /// The kernel prepends them again when the script is executed.
+    /// The kernel prepends these entries again when the script is executed.
     argv: *const *const c_char,
     pub environment: *const *const c_char,
     /// The executed file: the program or the script.
@@ -52,7 +52,7 @@ impl Program {
             let name = unsafe { sys::bytes(auxv.execfn) };
             path.push(name);
             if !is_this_program(&path) {
-                // SAFETY: guaranteed by the caller.
+                // SAFETY: the caller guarantees that `argv` is the kernel's array.
                 arguments = unsafe { script_arguments(argv, name, auxv.keeps_argv0) };
             }
         }
@@ -102,7 +102,7 @@ impl Program {
     pub fn run_unprotected(&self, personality: Option<usize>) -> ! {
         // SAFETY: a valid environment.
         if !self.is_late && !unsafe { environ::has_launcher(self.environment) } {
-            // SAFETY: as above.
+            // SAFETY: a valid environment.
             unsafe { report_unprotected(self.environment, &message::LAUNCHER_NEEDS_PROTECTION) };
         }
         if !self.is_late {
@@ -160,7 +160,7 @@ unsafe fn script_arguments(
     name: &[u8],
     keeps_argv0: bool,
 ) -> Option<*const *const c_char> {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `argv` is a null-terminated array of strings.
     let index = unsafe { environ::strings(argv) }
         .skip(1)
         .position(|argument| argument == name)?;
@@ -174,7 +174,7 @@ unsafe fn script_arguments(
 /// # Safety
 /// `environment` must be a valid environment.
 pub unsafe fn report_unprotected(environment: *const *const c_char, reason: &dyn Display) {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `environment` is a valid environment.
     let (managed, require, restart) = unsafe {
         (
             !environ::has_launcher(environment),
@@ -190,10 +190,10 @@ pub unsafe fn report_unprotected(environment: *const *const c_char, reason: &dyn
         _ => "the program runs unprotected",
     };
     if required {
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the caller guarantees that `environment` is a valid environment.
         unsafe { exit_refused(environment, &format_args!("{reason}; {outcome}")) }
     }
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `environment` is a valid environment.
     if unsafe { is_first_of_node(environment) } {
         print(&format_args!("{reason}; {outcome}"));
     }
@@ -206,21 +206,22 @@ pub unsafe fn report_unprotected(environment: *const *const c_char, reason: &dyn
 /// # Safety
 /// `environment` must be a valid environment.
 pub unsafe fn exit_refused(environment: *const *const c_char, message: &dyn Display) -> ! {
-    // SAFETY: guaranteed by the caller. The file records the refusal even if a wrapper exits with
-    // status 0.
+    // SAFETY: the caller guarantees that `environment` is a valid environment. The file records
+    // the refusal even if a wrapper exits with status 0.
     unsafe { create_mark(environment, REFUSED_MARK) };
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `environment` is a valid environment.
     exit_refused_process(unsafe { is_first_of_node(environment) }, message)
 }
 
 /// Ends a process with the status of a refusal.
 ///
-/// The first one of a node prints the message.
+/// The first process of a node prints the message.
 pub fn exit_refused_process(is_first: bool, message: &dyn Display) -> ! {
     if is_first {
         print(message);
     } else {
-        // A rank that exits with an error ends the job. This wait gives the printing rank time.
+        // A rank that exits with an error ends the job. This wait gives the printing rank time to
+        // print.
         let one_second = [1i64, 0];
         // SAFETY: nanosleep(2) of a valid timespec.
         unsafe { sys!(nr::NANOSLEEP, one_second.as_ptr(), 0) };
@@ -235,7 +236,7 @@ pub fn exit_refused_process(is_first: bool, message: &dyn Display) -> ! {
 /// # Safety
 /// `environment` must be a valid environment.
 unsafe fn is_first_of_node(environment: *const *const c_char) -> bool {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `environment` is a valid environment.
     let local_rank = unsafe {
         launched::launcher(environment)
             .and_then(|launcher| environ::variable(environment, launcher.local_rank))
@@ -245,11 +246,11 @@ unsafe fn is_first_of_node(environment: *const *const c_char) -> bool {
 
 /// Name of the file in the job's directory that marks unprotected processes.
 ///
-/// Equal to the name in `understudy_wire::line`.
+/// The name is equal to the one in `understudy_wire::line`.
 const UNPROTECTED_MARK: &[u8] = b"/aside";
 /// Name of the file in the job's directory that marks a refused process.
 ///
-/// Equal to the name in `understudy_wire::line`.
+/// The name is equal to the one in `understudy_wire::line`.
 const REFUSED_MARK: &[u8] = b"/refused";
 
 /// Records that the program is about to run unprotected: its processes cannot be replaced.
@@ -257,7 +258,7 @@ const REFUSED_MARK: &[u8] = b"/refused";
 /// # Safety
 /// `list` must be a valid environment.
 pub unsafe fn mark_unprotected(list: *const *const c_char) {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `list` is a valid environment.
     unsafe { create_mark(list, UNPROTECTED_MARK) }
 }
 
@@ -267,7 +268,8 @@ pub unsafe fn mark_unprotected(list: *const *const c_char) {
 /// `list` must be a valid environment.
 unsafe fn create_mark(list: *const *const c_char, name: &[u8]) {
     const O_CREAT: usize = 0o100;
-    // SAFETY: guaranteed by the caller; openat(2) and close(2) of a path of this function.
+    // SAFETY: the caller guarantees that `list` is a valid environment; openat(2) and close(2) of
+    // a path of this function.
     unsafe {
         let Some(manager) = environ::value(list, MANAGER) else {
             return;

@@ -21,7 +21,7 @@ pub fn connect(hook: *const c_void) {
 /// pthread_cancel(3).
 ///
 /// # Safety
-/// As libc's.
+/// The requirements of libc's function apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_cancel(thread: usize) -> c_int {
     static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());

@@ -28,7 +28,7 @@ static RANK: AtomicIsize = AtomicIsize::new(0);
 const NO_RANK: isize = -1;
 /// Number of this process if it has outlived its rank; zero in other processes.
 ///
-/// A forked child of such a process differs from this number, and searches for a rank itself.
+/// A forked child of such a process has another number, and searches for a rank itself.
 static OUTLIVING: AtomicIsize = AtomicIsize::new(0);
 /// Maximum number of ancestors that are tried.
 const MAX_ANCESTORS: usize = 64;
@@ -36,7 +36,7 @@ const MAX_ANCESTORS: usize = 64;
 const GUARDIAN_KILL_TIME: i64 = 1;
 /// Maximum number of attempts to connect to an ancestor whose backlog is full.
 ///
-/// A rank accepts thousands of connections; a process of another user may accept none.
+/// A rank accepts thousands of connections; a process of another user may accept no connection.
 const MAX_ATTEMPTS: u32 = 100;
 /// Pause between two attempts: seconds and nanoseconds.
 const ATTEMPT_PAUSE: [i64; 2] = [0, 1_000_000];
@@ -143,13 +143,13 @@ impl Connection {
     /// The names must be valid strings or null.
     unsafe fn send_request(&self, kind: u32, names: Names, value: i64) -> Option<u8> {
         let bytes = names.map(|(_, name)| {
-            // SAFETY: guaranteed by the caller.
+            // SAFETY: the caller guarantees that each name is a valid string or null.
             let bytes = (!name.is_null()).then(|| unsafe { sys::bytes(name) });
             bytes.map(|bytes| &bytes[..bytes.len().min(LONGEST_NAME)])
         });
         let request = Request {
             kind,
-            // SAFETY: gettid(2).
+            // SAFETY: gettid(2) has no preconditions.
             thread: unsafe { sys!(nr::GETTID) } as i32,
             directory: names[0].0,
             other_directory: names[1].0,
@@ -186,7 +186,7 @@ impl Connection {
 
 /// Returns the number of the rank among the ancestors of this process, or [`NO_RANK`].
 fn search(namespace: u64) -> isize {
-    // SAFETY: getppid(2).
+    // SAFETY: getppid(2) has no preconditions.
     let mut process = unsafe { sys!(nr::GETPPID) };
     for _ in 0..MAX_ANCESTORS {
         if process <= 1 {
@@ -207,7 +207,7 @@ pub fn has_rank() -> bool {
 
 /// Returns the rank that records this process's effects: the process itself or an ancestor.
 fn rank() -> Option<Parent> {
-    // SAFETY: getpid(2).
+    // SAFETY: getpid(2) has no preconditions.
     if OUTLIVING.load(Ordering::Relaxed) == unsafe { sys!(nr::GETPID) } {
         return None;
     }
@@ -247,7 +247,7 @@ pub unsafe fn report(kind: u32, names: Names, value: i64) {
     };
     let Some(rank) = rank() else { return };
     let answer = match Connection::to(rank, u32::MAX) {
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the caller guarantees that each name is a valid string or null.
         Ok(connection) => unsafe { connection.send_request(kind, names, value) },
         Err(ECONNREFUSED) => None,
         Err(error) => return warn(error),
@@ -264,7 +264,7 @@ pub unsafe fn report(kind: u32, names: Names, value: i64) {
 fn warn(error: isize) {
     static HAS_WARNED: AtomicBool = AtomicBool::new(false);
     if !HAS_WARNED.swap(true, Ordering::Relaxed) {
-        // SAFETY: getpid(2).
+        // SAFETY: getpid(2) has no preconditions.
         let process = unsafe { sys!(nr::GETPID) };
         print(&message::child_files_not_recorded(process, -error));
     }

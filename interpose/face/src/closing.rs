@@ -1,7 +1,7 @@
 //! Keeps descriptors of the runtime and MPI sides open when the program closes all.
 //!
-//! A program may do so in a loop of close(2), or with close_range(2). A forked child of the program
-//! may close any descriptor, because it does not use the runtime.
+//! A program may close all descriptors in a loop of close(2), or with close_range(2). A forked
+//! child of the program may close any descriptor, because it does not use the runtime.
 #![allow(unsafe_code)]
 
 use crate::libc::next;
@@ -14,7 +14,7 @@ use understudy_abi::reserved_descriptors::ReservedDescriptors;
 
 /// Descriptors of the runtime and MPI sides.
 pub static RESERVED_DESCRIPTORS: ReservedDescriptors = ReservedDescriptors::new();
-/// Process that owns these descriptors; 0 in an unprotected process.
+/// Process that owns the reserved descriptors; 0 in an unprotected process.
 static PROCESS: AtomicIsize = AtomicIsize::new(0);
 
 const EBADF: c_int = 9;
@@ -23,22 +23,22 @@ unsafe extern "C" {
     fn __errno_location() -> *mut c_int;
 }
 
-/// Keeps these descriptors open from now on.
+/// Keeps the reserved descriptors open from now on.
 pub fn begin() {
-    // SAFETY: getpid(2).
+    // SAFETY: getpid(2) has no preconditions.
     PROCESS.store(unsafe { sys!(nr::GETPID) }, Ordering::Relaxed);
 }
 
 /// Returns true in the process that has called [`begin`].
 fn is_protected() -> bool {
-    // SAFETY: getpid(2).
+    // SAFETY: getpid(2) has no preconditions.
     unsafe { sys!(nr::GETPID) == PROCESS.load(Ordering::Relaxed) }
 }
 
 /// close(2).
 ///
 /// # Safety
-/// As libc's.
+/// The requirements of libc's function apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn close(fd: c_int) -> c_int {
     static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
@@ -59,7 +59,7 @@ pub unsafe extern "C" fn close(fd: c_int) -> c_int {
 /// close_range(2), except for descriptors of the runtime and MPI sides.
 ///
 /// # Safety
-/// As libc's.
+/// The requirements of libc's function apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
@@ -100,10 +100,10 @@ pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) 
 /// closefrom(3), except for descriptors of the runtime and MPI sides.
 ///
 /// # Safety
-/// As libc's.
+/// The requirements of libc's function apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn closefrom(first: c_int) {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller meets the requirements of libc's function.
     unsafe { close_range(first.max(0) as c_uint, c_uint::MAX, 0) };
 }
 

@@ -27,9 +27,9 @@ unsafe extern "C" {
 /// Returns true for the entry of a backup.
 ///
 /// # Safety
-/// `entry` must be one of libc's.
+/// `entry` must be an entry that libc has returned.
 unsafe fn is_backup(entry: Entry) -> bool {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `entry` is an entry of libc.
     unsafe { sys::bytes(entry.add(NAME)) }.starts_with(BACKUP_PREFIX.as_bytes())
         && (recorded_process::is_protected() || child_effects::has_rank())
 }
@@ -40,11 +40,11 @@ macro_rules! listings {
         /// libc's function of this name.
         ///
         /// # Safety
-        /// As libc's.
+        /// The requirements of libc's function apply.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $read(directory: Directory) -> Entry {
             static REAL: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
-            // SAFETY: libc's function has this type; the caller guarantees the rest.
+            // SAFETY: libc's function has this type, and the caller meets its requirements.
             unsafe {
                 let read = next(&REAL, c_name(concat!(stringify!($read), "\0")));
                 let read: unsafe extern "C" fn(Directory) -> Entry = transmute(read);
@@ -60,7 +60,7 @@ macro_rules! listings {
         /// libc's function of this name.
         ///
         /// # Safety
-        /// As libc's.
+        /// The requirements of libc's function apply.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $read_into(
             directory: Directory,
@@ -68,7 +68,7 @@ macro_rules! listings {
             result: *mut Entry,
         ) -> c_int {
             static REAL: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
-            // SAFETY: as above.
+            // SAFETY: libc's function has this type, and the caller meets its requirements.
             unsafe {
                 let read = next(&REAL, c_name(concat!(stringify!($read_into), "\0")));
                 let read: unsafe extern "C" fn(Directory, Entry, *mut Entry) -> c_int =
@@ -85,7 +85,7 @@ macro_rules! listings {
         /// libc's function of this name.
         ///
         /// # Safety
-        /// As libc's.
+        /// The requirements of libc's function apply.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $scan(
             path: *const c_char,
@@ -94,7 +94,8 @@ macro_rules! listings {
             order: Function,
         ) -> c_int {
             static REAL: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
-            // SAFETY: as above; the list is libc's.
+            // SAFETY: libc's function has this type, and the caller meets its requirements; libc
+            // has allocated the list.
             unsafe {
                 let scan = next(&REAL, c_name(concat!(stringify!($scan), "\0")));
                 let scan: unsafe extern "C" fn(
@@ -124,7 +125,8 @@ listings! {
 unsafe fn without_backups(list: *mut Entry, count: usize) -> usize {
     let mut kept = 0;
     for at in 0..count {
-        // SAFETY: guaranteed by the caller; libc has allocated the entry.
+        // SAFETY: the caller guarantees that `list` is a list of scandir(3); libc has allocated
+        // the entry.
         unsafe {
             let entry = *list.add(at);
             if is_backup(entry) {

@@ -36,7 +36,7 @@ pub unsafe fn report_pair(
     let hook = HOOK.load(Ordering::Acquire);
     if hook.is_null() || recorded_process::is_forked() {
         let names = [(directory, path), (other_directory, other)];
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the caller guarantees that each string is valid or null.
         unsafe { child_effects::report(kind, names, value) };
         return false;
     }
@@ -58,7 +58,7 @@ pub unsafe fn report_pair(
 /// # Safety
 /// The string must be valid or null.
 pub unsafe fn report(kind: u32, directory: c_int, path: *const c_char, value: i64) -> bool {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that the string is valid or null.
     unsafe { report_pair(kind, directory, path, AT_FDCWD, core::ptr::null(), value) }
 }
 
@@ -75,13 +75,13 @@ macro_rules! reporting_functions {
         /// libc's function of this name.
         ///
         /// # Safety
-        /// As libc's.
+        /// The requirements of libc's function apply.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($argument: $kind),*) -> $result {
             use core::sync::atomic::AtomicPtr;
             static REAL: AtomicPtr<core::ffi::c_void> = AtomicPtr::new(core::ptr::null_mut());
             const NAME: &core::ffi::CStr = $crate::libc::c_name(concat!(stringify!($name), "\0"));
-            // SAFETY: libc's function has this type; the caller guarantees the rest.
+            // SAFETY: libc's function has this type, and the caller meets its requirements.
             unsafe {
                 let is_blocked: bool = $report;
                 let real: unsafe extern "C" fn($($kind),*) -> $result =

@@ -106,7 +106,8 @@ fn find_mpix(handle: *mut c_void, name: &[u8]) -> usize {
 ///
 /// The real libmpi is opened by its path: for its soname, ld.so would return this library. The
 /// program's data symbols are those of this library, or copies in the program (copy relocations).
-/// Their contents must be the real library's, as if ld.so had bound them to it.
+/// Their contents must be the real library's, as if ld.so had bound the symbols to the real
+/// library.
 fn open_real() -> *mut c_void {
     const RTLD_NOW_GLOBAL: c_int = 0x102;
     const LM_ID_BASE: c_long = 0;

@@ -2,7 +2,7 @@
 //! stacks.
 //!
 //! The stack of a new process begins with the strings of the environment. Ranks whose environments
-//! differ in number or size of strings get different stack addresses. The process is therefore
+//! differ in number or size of strings have different stack addresses. The process is therefore
 //! executed a second time with a *fixed* environment. The variables of the launcher and of
 //! understudy are saved in a memfd. The other variables are padded: their number and total size
 //! become multiples of large steps, so that small differences disappear.
@@ -61,11 +61,11 @@ const PROGRAM_PRELOAD: &[u8] = b"UNDERSTUDY_PRELOAD=";
 /// Iterates over a null-terminated array of strings.
 ///
 /// # Safety
-/// `list` must be such an array.
+/// `list` must be a null-terminated array of strings.
 pub unsafe fn strings(list: *const *const c_char) -> impl Iterator<Item = &'static [u8]> {
     let mut at = list;
     core::iter::from_fn(move || {
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the caller guarantees that `list` is a null-terminated array of strings.
         unsafe {
             let string = at.read();
             if string.is_null() {
@@ -80,18 +80,18 @@ pub unsafe fn strings(list: *const *const c_char) -> impl Iterator<Item = &'stat
 /// Returns the value of the variable `name`, which must end with `=`.
 ///
 /// # Safety
-/// As [`strings`].
+/// The requirements of [`strings`] apply.
 pub unsafe fn value(list: *const *const c_char, name: &[u8]) -> Option<&'static [u8]> {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `list` is a null-terminated array of strings.
     unsafe { strings(list) }.find_map(|entry| entry.strip_prefix(name))
 }
 
 /// Returns the value of the variable of this name.
 ///
 /// # Safety
-/// As [`strings`].
+/// The requirements of [`strings`] apply.
 pub unsafe fn variable(list: *const *const c_char, name: &str) -> Option<&'static [u8]> {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `list` is a null-terminated array of strings.
     unsafe { strings(list) }
         .find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
 }
@@ -107,9 +107,9 @@ pub fn directory_of(manager: &[u8]) -> &[u8] {
 /// Returns true if the switch `name`, which must end with `=`, is on.
 ///
 /// # Safety
-/// As [`strings`].
+/// The requirements of [`strings`] apply.
 pub unsafe fn is_on(list: *const *const c_char, name: &[u8]) -> bool {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `list` is a null-terminated array of strings.
     unsafe { value(list, name) }.is_some_and(|value| [&b"1"[..], b"on", b"yes"].contains(&value))
 }
 
@@ -123,9 +123,9 @@ pub struct Identity<'a> {
 /// Returns the identity of this process.
 ///
 /// # Safety
-/// As [`strings`].
+/// The requirements of [`strings`] apply.
 pub unsafe fn identity<'a>(list: *const *const c_char) -> Identity<'a> {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `list` is a null-terminated array of strings.
     let variable = |name: &[u8]| unsafe { value(list, name) };
     Identity {
         job: variable(b"PMIX_NAMESPACE=").unwrap_or(b"0"),
@@ -144,9 +144,9 @@ pub fn is_hidden(entry: &[u8]) -> bool {
 /// Returns the number of strings and their total size in bytes.
 ///
 /// # Safety
-/// As [`strings`].
+/// The requirements of [`strings`] apply.
 pub unsafe fn measure(list: *const *const c_char) -> (usize, usize) {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `list` is a null-terminated array of strings.
     unsafe { strings(list) }.fold((0, 0), |(count, bytes), entry| {
         (count + 1, bytes + entry.len() + 1)
     })
@@ -159,18 +159,18 @@ pub unsafe fn measure(list: *const *const c_char) -> (usize, usize) {
 ///
 /// The first library of `in_front` is preloaded before all others, the second one directly before
 /// this library. All libraries that are loaded now are preloaded after this one, by their paths, so
-/// that ld.so does not need /etc/ld.so.cache. It would map the cache below the libraries, whose
+/// that ld.so does not need /etc/ld.so.cache. ld.so would map the cache below the libraries, whose
 /// addresses would then depend on the cache's size, which changes when a package is installed.
 ///
 /// # Safety
-/// As [`strings`].
+/// The requirements of [`strings`] apply.
 pub unsafe fn second_execution(
     list: *const *const c_char,
     boot_fd: i32,
     workers: Option<usize>,
     in_front: [Option<Path>; 2],
 ) -> Option<*const *const c_char> {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `list` is a null-terminated array of strings.
     let (count, bytes) = unsafe { measure(list) };
     let libraries = link::libraries().flat_map(|name| [&b":"[..], name]);
     let room: usize = libraries.clone().map(<[u8]>::len).sum();
@@ -178,13 +178,13 @@ pub unsafe fn second_execution(
     let mut number = Line::new();
     let _ = write!(number, "{boot_fd:04}");
     builder.add(&[BOOT_VARIABLE, number.as_bytes()]);
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `list` is a null-terminated array of strings.
     libpath::add(&mut builder, unsafe { strings(list) }.find_map(libpath::of));
     let front = [0, 1].map(|i| in_front[i].as_ref().map_or(&b""[..], Path::as_bytes));
     let colons = front.map(|path| if path.is_empty() { &b""[..] } else { b":" });
     let is_kept =
         |entry: &&[u8]| libpath::of(entry).is_none() && (workers.is_none() || !is_hidden(entry));
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `list` is a null-terminated array of strings.
     for entry in unsafe { strings(list) }.filter(is_kept) {
         let mut size = Line::new();
         match (SIZES.iter().find(|name| entry.starts_with(name)), workers) {
@@ -211,9 +211,9 @@ pub unsafe fn second_execution(
 /// Returns true if the launcher can serve an unprotected program.
 ///
 /// # Safety
-/// As [`strings`].
+/// The requirements of [`strings`] apply.
 pub unsafe fn has_launcher(list: *const *const c_char) -> bool {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `list` is a null-terminated array of strings.
     unsafe {
         value(list, MANAGER).is_none()
             || strings(list).any(|entry| entry.starts_with(LAUNCHER_PREFIX))
@@ -223,16 +223,16 @@ pub unsafe fn has_launcher(list: *const *const c_char) -> bool {
 /// Returns true if a guardian has changed or set this variable.
 ///
 /// # Safety
-/// As [`strings`].
+/// The requirements of [`strings`] apply.
 unsafe fn is_of_guardian(list: *const *const c_char, entry: &[u8]) -> bool {
     let name = entry
         .split_inclusive(|&byte| byte == b'=')
         .next()
         .unwrap_or(entry);
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `list` is a null-terminated array of strings.
     let mut originals =
         unsafe { strings(list) }.filter_map(|entry| entry.strip_prefix(LAUNCHER_PREFIX));
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `list` is a null-terminated array of strings.
     let has_guardian = unsafe { value(list, MANAGER) }.is_some();
     has_guardian && IDENTITY.contains(&name) || originals.any(|original| original.starts_with(name))
 }
@@ -240,9 +240,9 @@ unsafe fn is_of_guardian(list: *const *const c_char, entry: &[u8]) -> bool {
 /// Returns the launcher's strings, from a list that a guardian has changed.
 ///
 /// # Safety
-/// As [`strings`].
+/// The requirements of [`strings`] apply.
 unsafe fn launcher_entries(list: *const *const c_char) -> impl Iterator<Item = &'static [u8]> {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `list` is a null-terminated array of strings.
     let entries = unsafe { strings(list).filter(move |entry| !is_of_guardian(list, entry)) };
     entries.map(|entry| entry.strip_prefix(LAUNCHER_PREFIX).unwrap_or(entry))
 }
@@ -310,16 +310,16 @@ fn add_preload(
 /// The result is `list` with that library, `library`, in place of this one in LD_PRELOAD.
 ///
 /// # Safety
-/// As for [`strings`].
+/// The requirements of [`strings`] apply.
 pub unsafe fn with_preload_library(
     list: *const *const c_char,
     own_path: &[u8],
     library: &[u8],
 ) -> Option<*const *const c_char> {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `list` is a null-terminated array of strings.
     let (count, bytes) = unsafe { measure(list) };
     let mut builder = BlockBuilder::new(count, bytes + library.len())?;
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `list` is a null-terminated array of strings.
     for entry in unsafe { strings(list) } {
         match entry.strip_prefix(PRELOAD) {
             Some(preload) => add_preload(&mut builder, preload, own_path, Some(library)),
@@ -334,15 +334,15 @@ pub unsafe fn with_preload_library(
 /// The result is `list` as the launcher passed it, without this library in LD_PRELOAD.
 ///
 /// # Safety
-/// As for [`strings`].
+/// The requirements of [`strings`] apply.
 pub unsafe fn without_preload(
     list: *const *const c_char,
     own_path: &[u8],
 ) -> Option<*const *const c_char> {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `list` is a null-terminated array of strings.
     let (count, bytes) = unsafe { measure(list) };
     let mut builder = BlockBuilder::new(count, bytes)?;
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `list` is a null-terminated array of strings.
     for entry in unsafe { launcher_entries(list) } {
         match entry.strip_prefix(PRELOAD) {
             Some(preload) => add_preload(&mut builder, preload, own_path, None),
@@ -356,9 +356,9 @@ pub unsafe fn without_preload(
 /// Returns the launcher's environment, if a guardian has changed it.
 ///
 /// # Safety
-/// As [`strings`].
+/// The requirements of [`strings`] apply.
 pub unsafe fn of_launcher(list: *const *const c_char) -> Option<*const *const c_char> {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `list` is a null-terminated array of strings.
     unsafe {
         if value(list, MANAGER).is_none() || !has_launcher(list) {
             return None;
@@ -375,16 +375,16 @@ pub unsafe fn of_launcher(list: *const *const c_char) -> Option<*const *const c_
 /// The other libraries in LD_PRELOAD, such as a profiler, are for the program only.
 ///
 /// # Safety
-/// As for [`strings`].
+/// The requirements of [`strings`] apply.
 pub unsafe fn for_guardian(list: *const *const c_char) -> Option<*const *const c_char> {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `list` is a null-terminated array of strings.
     let (count, bytes) = unsafe { measure(list) };
     let mut builder = BlockBuilder::new(
         count + 1,
         bytes + UNPROTECTED_VARIABLE.len() + PROGRAM_PRELOAD.len(),
     )?;
     builder.add(&[&UNPROTECTED_VARIABLE[..UNPROTECTED_VARIABLE.len() - 1]]);
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `list` is a null-terminated array of strings.
     for entry in unsafe { strings(list) } {
         match entry.strip_prefix(PRELOAD) {
             Some(preload) => builder.add(&[PROGRAM_PRELOAD, preload]),
@@ -397,14 +397,14 @@ pub unsafe fn for_guardian(list: *const *const c_char) -> Option<*const *const c
 /// Returns an array of strings: `first`, then those of `list`.
 ///
 /// # Safety
-/// As [`strings`].
+/// The requirements of [`strings`] apply.
 pub unsafe fn prepend(first: &[&[u8]], list: *const *const c_char) -> Option<*const *const c_char> {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `list` is a null-terminated array of strings.
     let (count, bytes) = unsafe { measure(list) };
     let more: usize = first.iter().map(|text| text.len() + 1).sum();
     let mut builder = BlockBuilder::new(count + first.len(), bytes + more)?;
     first.iter().for_each(|text| builder.add(&[text]));
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `list` is a null-terminated array of strings.
     unsafe { strings(list) }.for_each(|text| builder.add(&[text]));
     Some(builder.finish())
 }
@@ -414,12 +414,12 @@ pub unsafe fn prepend(first: &[&[u8]], list: *const *const c_char) -> Option<*co
 /// The result is `list` with UNDERSTUDY_LATE switched off.
 ///
 /// # Safety
-/// As for [`strings`].
+/// The requirements of [`strings`] apply.
 pub unsafe fn without_late_preparation(list: *const *const c_char) -> Option<*const *const c_char> {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `list` is a null-terminated array of strings.
     let (count, bytes) = unsafe { measure(list) };
     let mut builder = BlockBuilder::new(count, bytes)?;
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `list` is a null-terminated array of strings.
     for entry in unsafe { strings(list) }.filter(|entry| !entry.starts_with(LATE_VARIABLE)) {
         builder.add(&[entry]);
     }
@@ -438,7 +438,8 @@ pub unsafe fn unpad(list: *mut *const c_char) {
             || entry == b"_="
             || libpath::is_padded(entry)
     };
-    // SAFETY: guaranteed by the caller; entries are only moved towards the front.
+    // SAFETY: the caller guarantees that `list` is the environment on the stack, which libc does
+    // not use yet; entries are only moved towards the front.
     unsafe {
         let (mut from, mut to) = (list, list);
         while !(*from).is_null() {

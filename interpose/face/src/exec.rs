@@ -3,8 +3,8 @@
 //! The program's environment lacks the variables of the launcher, of MPI and of understudy
 //! ([`crate::environ`]), and the program may clear it completely (`env -i`). A program that the
 //! rank's process executes continues as the rank. For this reason the variables are added again,
-//! with this library in LD_PRELOAD. Child processes are not ranks, and get the environment that the
-//! program passes.
+//! with this library in LD_PRELOAD. Child processes are not ranks, and receive the environment
+//! that the program passes.
 //!
 //! A program into which ld.so preloads nothing cannot be the rank ([`crate::unpreloadable`]).
 #![allow(unsafe_code)]
@@ -43,9 +43,9 @@ unsafe extern "C" {
 /// Stores the launcher's environment and the program's LD_PRELOAD.
 ///
 /// # Safety
-/// Both must be valid environments that are never moved.
+/// `saved` and `program_environment` must be valid environments that are never moved.
 pub unsafe fn remember(saved: Strings, program_environment: Strings) {
-    // SAFETY: guaranteed by the caller; getpid(2).
+    // SAFETY: the caller guarantees that both environments are valid; getpid(2).
     unsafe {
         RANK_PROCESS.store(sys!(nr::GETPID), Ordering::Relaxed);
         let preloaded = environ::value(program_environment, PRELOAD).unwrap_or(c"".to_bytes());
@@ -59,7 +59,7 @@ pub unsafe fn remember(saved: Strings, program_environment: Strings) {
 /// # Safety
 /// `list` must be a valid environment.
 pub unsafe fn remember_wrapper(list: Strings) {
-    // SAFETY: guaranteed by the caller; the copy is never moved.
+    // SAFETY: the caller guarantees that `list` is a valid environment; the copy is never moved.
     unsafe {
         let (count, bytes) = environ::measure(list);
         if let Some(mut builder) = BlockBuilder::new(count, bytes) {
@@ -72,7 +72,7 @@ pub unsafe fn remember_wrapper(list: Strings) {
 
 /// Returns true in the rank's own process; child processes have other numbers.
 fn is_rank() -> bool {
-    // SAFETY: getpid(2).
+    // SAFETY: getpid(2) has no preconditions.
     let process = unsafe { sys!(nr::GETPID) };
     !LAUNCHER_ENVIRONMENT.load(Ordering::Acquire).is_null()
         && process == RANK_PROCESS.load(Ordering::Relaxed)
@@ -84,7 +84,8 @@ fn is_rank() -> bool {
 /// `given` must be null or a valid environment; the strings of `executed` must be valid.
 unsafe fn environment(given: Strings, executed: ExecutedFile) -> Strings {
     if !is_rank() {
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the caller guarantees that `given` is null or a valid environment and the
+        // strings of `executed` are valid.
         unsafe { unseen_programs::report_execution(ENVIRON, given, executed) };
     }
     let saved: Strings = LAUNCHER_ENVIRONMENT.load(Ordering::Acquire).cast_const();
@@ -92,7 +93,8 @@ unsafe fn environment(given: Strings, executed: ExecutedFile) -> Strings {
         return given;
     }
     let is_rank = is_rank();
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `given` is null or a valid environment and the strings of
+    // `executed` are valid.
     unsafe {
         let is_of_wrapper = || environ::value(given, environ::MANAGER).is_some();
         if !is_rank && !is_of_wrapper() {
@@ -116,14 +118,14 @@ unsafe fn environment(given: Strings, executed: ExecutedFile) -> Strings {
 /// Ends this process, or returns the environment for a program without protection.
 ///
 /// # Safety
-/// As for [`environ::strings`], both.
+/// Both environments must meet the requirements of [`environ::strings`].
 unsafe fn environment_if_refused(
     given: Strings,
     saved: Strings,
     path: &Path,
     obstacle: Obstacle,
 ) -> Strings {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that both environments are valid.
     unsafe {
         let reason = obstacle.message(Text(path.as_bytes()));
         if obstacle == Obstacle::OtherUser && launched::has_pmix_launcher(saved) {
@@ -144,9 +146,9 @@ unsafe fn environment_if_refused(
 /// Returns the environment of a program that runs unprotected.
 ///
 /// # Safety
-/// As for [`environ::strings`], both.
+/// Both environments must meet the requirements of [`environ::strings`].
 unsafe fn unprotected_environment(given: Strings, saved: Strings) -> Strings {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that both environments are valid.
     unsafe {
         let whole = merged_environment(given, saved).unwrap_or(given);
         environ::without_preload(whole, own_path()).unwrap_or(given)
@@ -156,9 +158,9 @@ unsafe fn unprotected_environment(given: Strings, saved: Strings) -> Strings {
 /// Adds the variables of the launcher, of MPI and of understudy that `given` lacks.
 ///
 /// # Safety
-/// As for [`environ::strings`], both.
+/// Both environments must meet the requirements of [`environ::strings`].
 unsafe fn merged_environment(given: Strings, saved: Strings) -> Option<Strings> {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that both environments are valid.
     unsafe {
         let (count, bytes) = environ::measure(given);
         let (more, more_bytes) = environ::measure(saved);
@@ -168,7 +170,8 @@ unsafe fn merged_environment(given: Strings, saved: Strings) -> Option<Strings> 
         builder.add(&[PRELOAD, first, separator, rest]);
         for entry in environ::strings(given).filter(|entry| !entry.starts_with(PRELOAD)) {
             let is_size = environ::SIZES.iter().any(|size| entry.starts_with(size));
-            // Variables with the job's size get the launcher's value, which includes the spares.
+            // Variables with the job's size receive the launcher's value, which includes the
+            // spares.
             let original =
                 environ::strings(saved).find(|other| is_size && have_one_name(other, entry));
             builder.add(&[original.unwrap_or(entry)]);
@@ -190,9 +193,10 @@ unsafe fn merged_environment(given: Strings, saved: Strings) -> Option<Strings> 
 /// with this library in front.
 ///
 /// # Safety
-/// As for [`merged_environment`].
+/// The requirements of [`merged_environment`] apply.
 unsafe fn preload(given: Strings, saved: Strings) -> [&'static [u8]; 3] {
-    // SAFETY: guaranteed by the caller; the string is part of the program's environment.
+    // SAFETY: the caller guarantees that both environments are valid; the string is part of the
+    // program's environment.
     unsafe {
         let original = sys::bytes(PROGRAM_PRELOAD.load(Ordering::Relaxed));
         match environ::value(given, PRELOAD).filter(|preload| *preload != original) {
@@ -220,12 +224,12 @@ macro_rules! executes {
         /// libc's function of this name.
         ///
         /// # Safety
-        /// As libc's.
+        /// The requirements of libc's function apply.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($argument: $kind),*) -> c_int {
             static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
             const NAME: &CStr = c_name(concat!(stringify!($real), "\0"));
-            // SAFETY: libc's function has this type; the caller guarantees the rest.
+            // SAFETY: libc's function has this type, and the caller meets its requirements.
             unsafe {
                 let real = next(&REAL, NAME);
                 let real: unsafe extern "C" fn($($type),*) -> c_int = core::mem::transmute(real);
@@ -268,9 +272,10 @@ executes! {
 /// Returns false, because the thread is not blocked for this report.
 ///
 /// # Safety
-/// As for [`unseen_programs::report_execution`].
+/// The requirements of [`unseen_programs::report_execution`] apply.
 unsafe fn report_start(given: Strings, executed: ExecutedFile) -> bool {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `given` is null or a valid environment and the strings of
+    // `executed` are valid.
     unsafe { unseen_programs::report_execution(ENVIRON, given, executed) };
     false
 }
@@ -289,7 +294,7 @@ reporting_functions! {
 /// execle(3): the environment follows the arguments.
 ///
 /// # Safety
-/// As libc's.
+/// The requirements of libc's function apply.
 unsafe extern "C" fn execute_listed(path: Name, argv: Strings) -> c_int {
     // SAFETY: the arguments end with a null pointer.
     unsafe {
@@ -300,15 +305,16 @@ unsafe extern "C" fn execute_listed(path: Name, argv: Strings) -> c_int {
 
 /// Defines libc's functions with variadic arguments, which end with a null pointer.
 ///
-/// The caller has the first arguments in rsi, rdx, rcx, r8 and r9, and the others on its stack
-/// above the return address. The code replaces the return address by these five registers. The
-/// stack then contains all arguments as one array, which is passed to the function with an array.
+/// The caller has the first arguments in rsi, rdx, rcx, r8 and r9, and the remaining arguments on
+/// its stack above the return address. The code replaces the return address by these five
+/// registers. The stack then contains all arguments as one array, which is passed to the function
+/// with an array.
 macro_rules! variadic {
     ($($name:ident => $with_array:path;)*) => {$(
         /// libc's function of this name.
         ///
         /// # Safety
-        /// As libc's.
+        /// The requirements of libc's function apply.
         #[unsafe(no_mangle)]
         #[unsafe(naked)]
         pub unsafe extern "C" fn $name() {

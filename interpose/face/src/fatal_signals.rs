@@ -9,7 +9,7 @@
 //! system calls show the handler. At a signal, the handler first calls the runtime, then restores
 //! the default action and queues the signal again with its `siginfo_t`. The signal is delivered
 //! when the handler returns, at the interrupted instruction. The process is therefore terminated
-//! there, and a core dump shows the program's frames.
+//! at that instruction, and a core dump shows the program's frames.
 //!
 //! The handler's address is equal in all ranks, so the kernel's table of signal actions can be
 //! saved and restored unchanged.
@@ -31,7 +31,7 @@ const SA_SIGINFO: c_int = 4;
 const SA_ONSTACK: c_int = 0x0800_0000;
 /// Flags that the handler needs.
 ///
-/// The program does not see them, even if it has set them for the default action.
+/// The program does not see these flags, even if it has set the flags for the default action.
 const OWN_FLAGS: c_int = SA_SIGINFO | SA_ONSTACK;
 
 /// glibc's `struct sigaction` on x86-64.
@@ -56,7 +56,7 @@ impl Action {
         self.handler == on_fatal as *const () as usize
     }
 
-    /// Returns the action that the kernel gets in place of the program's default action.
+    /// Returns the action that the kernel receives in place of the program's default action.
     fn with_handler(self) -> Action {
         Action {
             handler: on_fatal as *const () as usize,
@@ -82,7 +82,7 @@ static PROCESS: AtomicIsize = AtomicIsize::new(0);
 
 /// Makes the handler call the runtime's function at fatal signals from now on.
 pub fn connect(hook: *const c_void) {
-    // SAFETY: getpid(2).
+    // SAFETY: getpid(2) has no preconditions.
     PROCESS.store(unsafe { sys!(nr::GETPID) }, Ordering::Relaxed);
     HOOK.store(hook.cast_mut(), Ordering::Release);
     for signal in SIGNALS {
@@ -109,7 +109,7 @@ fn is_handled(signal: c_int) -> bool {
 
 unsafe extern "C" fn on_fatal(signal: c_int, info: *const c_void, context: *mut c_void) {
     let default = [0usize; 4];
-    // SAFETY: system calls on this process; the runtime's function has this type and gets the
+    // SAFETY: system calls on this process; the runtime's function has this type and receives the
     // kernel's arguments.
     unsafe {
         let process = sys!(nr::GETPID);
@@ -154,7 +154,7 @@ fn announce_handler(signal: c_int, handler: usize) {
 /// libc's sigaction(2).
 ///
 /// # Safety
-/// As libc's.
+/// The requirements of libc's function apply.
 unsafe fn real_sigaction(signal: c_int, new: *const Action, old: *mut Action) -> c_int {
     static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
     // SAFETY: libc's function has this type.
@@ -168,7 +168,7 @@ unsafe fn real_sigaction(signal: c_int, new: *const Action, old: *mut Action) ->
 /// sigaction(2) as the program sees it.
 ///
 /// # Safety
-/// As libc's.
+/// The requirements of libc's function apply.
 unsafe fn hidden_sigaction(signal: c_int, new: *const Action, old: *mut Action) -> c_int {
     // SAFETY: the caller's structures are valid or null.
     unsafe {
@@ -204,12 +204,13 @@ macro_rules! actions {
         /// libc's function of this name.
         ///
         /// # Safety
-        /// As libc's.
+        /// The requirements of libc's function apply.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(
             signal: c_int, new: *const c_void, old: *mut c_void
         ) -> c_int {
-            // SAFETY: guaranteed by the caller; glibc's structure is [`Action`].
+            // SAFETY: the caller meets the requirements of libc's function; glibc's structure is
+            // [`Action`].
             unsafe { hidden_sigaction(signal, new.cast(), old.cast()) }
         }
     )*};
@@ -223,7 +224,7 @@ macro_rules! handlers {
         /// libc's function of this name.
         ///
         /// # Safety
-        /// As libc's.
+        /// The requirements of libc's function apply.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(signal: c_int, handler: usize) -> usize {
             static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());

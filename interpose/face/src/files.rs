@@ -4,7 +4,7 @@
 //! the call is going to destroy, so that a rollback can undo the call; then libc's function is
 //! called. Child processes of a rank report to the rank ([`crate::child_effects`]). In all other
 //! processes, libc's function is called at once. Calls within libc do not use these functions, so
-//! fopen(3), which opens files without open(2) of this module, is defined, too.
+//! fopen(3), which opens files without open(2) of this module, is also defined here.
 #![allow(unsafe_code)]
 
 use crate::effect_reports::{AT_FDCWD, report, report_pair, reporting_functions};
@@ -24,7 +24,7 @@ const O_TRUNC: c_int = 0o1000;
 /// # Safety
 /// The string must be valid or null.
 pub unsafe fn report_library(kind: u32, path: *const c_char, value: i64) {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that the string is valid or null.
     if unsafe { report(kind, AT_FDCWD, path, value) } {
         stop::unblock();
     }
@@ -36,7 +36,7 @@ pub unsafe fn report_library(kind: u32, path: *const c_char, value: i64) {
 /// The string must be valid or null.
 unsafe fn report_open(directory: c_int, path: *const c_char, flags: c_int) -> bool {
     let may_change = flags & (O_ACCMODE | O_CREAT | O_TRUNC) != 0;
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that the string is valid or null.
     may_change && unsafe { report(effect::OPEN, directory, path, i64::from(flags)) }
 }
 
@@ -48,7 +48,7 @@ unsafe fn report_stream(path: *const c_char, mode: *const c_char) -> bool {
     if path.is_null() || mode.is_null() {
         return false;
     }
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that each string is valid or null.
     let mode = unsafe { sys::bytes(mode) };
     // The text after a comma does not concern the file (fopen(3): ccs).
     let letters = mode.split(|&byte| byte == b',').next().unwrap_or(mode);
@@ -61,7 +61,7 @@ unsafe fn report_stream(path: *const c_char, mode: *const c_char) -> bool {
         Some(b'a') => access | O_CREAT | 0o2000 | exclusive,
         _ => return false,
     };
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that each string is valid or null.
     unsafe { report_open(AT_FDCWD, path, flags) }
 }
 
@@ -87,7 +87,7 @@ fn record_descriptor(fd: c_int) {
 /// # Safety
 /// `stream` must be a stream of libc, or null.
 unsafe fn record_stream(stream: *mut c_void) {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `stream` is a stream of libc or null.
     unsafe { overwrites::record_stream(stream) };
     report_return(0);
 }

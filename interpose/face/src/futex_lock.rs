@@ -1,11 +1,11 @@
 //! MPI lock, which is released without an atomic operation unless a thread waits.
 //!
 //! The thread that has the lock writes `lock` = 0, then reads `has_waiters`. A thread that is going
-//! to wait writes `has_waiters` = 1, then reads `lock`. At least one of the two must see the
-//! other's write; otherwise the waiting thread would sleep beside a free lock. On x86-64 this
+//! to wait writes `has_waiters` = 1, then reads `lock`. At least one of the two threads must see
+//! the other's write; otherwise the waiting thread would sleep beside a free lock. On x86-64 this
 //! requires a full barrier between the write and the read of *both* threads, since a processor may
 //! delay the write. The barrier would cost the releasing thread as much as an atomic operation.
-//! The waiting thread, which is rare and slow anyway, therefore executes it for both:
+//! Waits are rare and slow anyway, so the waiting thread executes the barrier for both threads:
 //! membarrier(2) returns only after every running thread of the process has executed a full
 //! barrier.
 #![allow(unsafe_code)]
@@ -62,7 +62,7 @@ pub fn try_lock(mpi_lock: &MpiLock) -> bool {
 fn announce_wait(mpi_lock: &MpiLock) -> bool {
     mpi_lock.has_waiters.store(1, Ordering::SeqCst);
     // SAFETY: membarrier(2), which fails before the process has registered, and on a kernel without
-    // it.
+    // this system call.
     let barrier = |command: usize| unsafe { sys!(nr::MEMBARRIER, command) == 0 };
     barrier(MEMBARRIER_PRIVATE_EXPEDITED)
         || barrier(MEMBARRIER_REGISTER) && barrier(MEMBARRIER_PRIVATE_EXPEDITED)
@@ -117,8 +117,8 @@ pub fn acquire(mpi_lock: &MpiLock, max_rounds: u32) -> bool {
 
 /// Releases the lock.
 ///
-/// Only a single waiting thread is woken. It sets `has_waiters` again before it takes the lock, so
-/// its own release wakes the next one.
+/// Only a single waiting thread is woken. This thread sets `has_waiters` again before it acquires
+/// the lock, so its own release wakes the next waiting thread.
 #[inline(always)]
 pub fn release(mpi_lock: &MpiLock) {
     mpi_lock.lock.store(0, Ordering::Release);

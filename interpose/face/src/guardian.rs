@@ -2,7 +2,7 @@
 //!
 //! A launcher ends a job when one of its processes terminates. The process that the launcher has
 //! started therefore executes `ckptd guardian` in place of the program. The guardian executes the
-//! program again as its child, and outlives it. The child has [`environ::MANAGER`] in its
+//! program again as its child, and outlives the program. The child has [`environ::MANAGER`] in its
 //! environment, and starts no further guardian.
 #![allow(unsafe_code)]
 
@@ -14,17 +14,18 @@ use crate::sys::{nr, sys};
 use core::ffi::c_char;
 use understudy_catalogue::message;
 
-/// Executes the program again with another preload library, if its MPI library requires that one.
+/// Executes the program again with another preload library, if its MPI library requires that
+/// library.
 ///
-/// Starts the guardian first, if there is none. Returns if no other preload library fits, or if the
-/// job cannot be protected.
+/// Starts the guardian first, if the process has no guardian. Returns if no other preload library
+/// fits, or if the job cannot be protected.
 ///
 /// # Safety
-/// As for [`launched::protection`].
+/// The requirements of [`launched::protection`] apply.
 pub unsafe fn execute_matching_library(program: &Program, list: *const *const c_char) {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `list` is a valid environment.
     let protection = unsafe { launched::protection(list) };
-    // SAFETY: as above.
+    // SAFETY: `list` is a valid environment.
     if unsafe { environ::is_on(list, b"UNDERSTUDY_DISABLE=") } {
         return;
     }
@@ -58,7 +59,7 @@ const ENOMEM: isize = 12;
 pub fn become_guardian(program: &Program) -> ! {
     let mut ckptd = Path::new();
     ckptd.push(Path::directory(own_path())).push(b"/ckptd");
-    // SAFETY: the arrays of this process; execve(2) of valid ones.
+    // SAFETY: the arrays of this process; execve(2) with valid arrays.
     let result = unsafe {
         let arguments = [&b"ckptd"[..], b"guardian", b"--", program.path.as_bytes()];
         let arguments = environ::prepend(&arguments, program.arguments());

@@ -35,7 +35,7 @@ pub static IS_PENDING: AtomicBool = AtomicBool::new(false);
 /// # Safety
 /// `environment` must be valid.
 pub unsafe fn begin(seed: u64, environment: *const *const c_char) {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `environment` is a valid environment.
     let user_seed = unsafe { environ::value(environment, SEED_VARIABLE) }.unwrap_or(b"");
     if user_seed.is_empty() || user_seed == b"random" {
         SEED.store(seed, Ordering::Relaxed);
@@ -52,8 +52,8 @@ unsafe extern "C" fn getrandom() {
 
 /// Answers the interpreter's request, or passes a request on.
 ///
-/// `caller` is an address in the code that requests the numbers. Also called for getrandom(2) by
-/// syscall(2), which interpreters use that were built for older libcs.
+/// `caller` is an address in the code that requests the numbers. The function is also called for
+/// getrandom(2) by syscall(2), which interpreters that were built for older libcs use.
 pub unsafe extern "C" fn answer(
     buffer: *mut u8,
     length: usize,

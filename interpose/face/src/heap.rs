@@ -21,7 +21,8 @@ const M_ARENA_MAX: c_int = -8;
 
 /// Configures malloc(3).
 ///
-/// Memory comes from brk(2) only, there is one arena, and `key` marks freed blocks.
+/// malloc(3) then obtains memory by brk(2) only, uses one arena, and marks freed blocks with
+/// `key`.
 ///
 /// With several arenas, addresses of blocks would depend on the timing of the threads.
 pub fn configure(key: u64) {
@@ -47,11 +48,11 @@ pub fn configure(key: u64) {
 unsafe fn set_key(key: u64) {
     const UNTOUCHED: u64 = 0x5a5a_0f0f_5a5a_0f0f;
     // SAFETY: the block has 24 bytes and stays mapped when it is freed. Its second word is accessed
-    // after that; no other thread exists that could allocate the block. The searched words are
-    // those of a mapped library's writable segment.
+    // after the release; no other thread exists that could allocate the block. The searched words
+    // are those of a mapped library's writable segment.
     unsafe {
-        // Without this, the compiler would use its knowledge of both functions and remove accesses
-        // to freed memory.
+        // Without `black_box`, the compiler would use its knowledge of malloc and free, and remove
+        // accesses to freed memory.
         let (malloc, free) = (black_box(malloc as Allocate), black_box(free as Release));
         let block = malloc(24).cast::<u64>();
         if block.is_null() {

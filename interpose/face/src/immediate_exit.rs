@@ -12,14 +12,14 @@ static PROCESS: AtomicIsize = AtomicIsize::new(0);
 
 /// Makes _exit(2) call `hook` with the status from now on.
 pub fn connect(hook: unsafe extern "C" fn(c_int)) {
-    // SAFETY: getpid(2).
+    // SAFETY: getpid(2) has no preconditions.
     PROCESS.store(unsafe { sys!(nr::GETPID) }, Ordering::Relaxed);
     HOOK.store(hook as *mut c_void, Ordering::Release);
 }
 
 /// Returns true if the exit of this process must be reported.
 pub fn is_for_this_process() -> bool {
-    // SAFETY: getpid(2).
+    // SAFETY: getpid(2) has no preconditions.
     unsafe { sys!(nr::GETPID) == PROCESS.load(Ordering::Relaxed) }
 }
 
@@ -27,7 +27,7 @@ pub fn is_for_this_process() -> bool {
 pub fn report_exit(status: c_int) {
     let hook = HOOK.load(Ordering::Acquire);
     if !hook.is_null() && is_for_this_process() {
-        // SAFETY: set by `connect`.
+        // SAFETY: a function of this type, stored by `connect`.
         unsafe {
             let hook: unsafe extern "C" fn(c_int) = core::mem::transmute(hook);
             hook(status);

@@ -23,7 +23,7 @@ unsafe fn report_attribute(directory: c_int, path: Name, flags: c_int) -> bool {
     } else {
         0
     };
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that the string is valid or null.
     unsafe { report(ATTRIBUTE, directory, path, value) }
 }
 
@@ -34,7 +34,7 @@ unsafe fn report_attribute(directory: c_int, path: Name, flags: c_int) -> bool {
 /// # Safety
 /// The strings must be valid or null.
 unsafe fn report_extended_attribute(file: c_int, path: Name, name: Name, value: i64) -> bool {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that each string is valid or null.
     unsafe { report_pair(ATTRIBUTE, file, path, AT_FDCWD, name, value) }
 }
 

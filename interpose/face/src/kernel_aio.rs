@@ -39,10 +39,11 @@ fn without_stops(call: impl FnOnce() -> c_long) -> c_long {
 /// io_setup(2).
 ///
 /// # Safety
-/// As syscall(2).
+/// The requirements of syscall(2) apply.
 pub unsafe extern "C" fn io_setup(requests: c_uint, context: *mut usize) -> c_long {
     without_stops(|| {
-        // SAFETY: guaranteed by the caller; the kernel has written the identifier.
+        // SAFETY: the caller meets the requirements of the system call; the kernel has written the
+        // identifier.
         unsafe {
             let result = real_call()(IO_SETUP, requests as usize, context as usize, 0);
             if result == 0 {
@@ -60,12 +61,13 @@ pub unsafe extern "C" fn io_setup(requests: c_uint, context: *mut usize) -> c_lo
 /// io_destroy(2).
 ///
 /// # Safety
-/// As syscall(2).
+/// The requirements of syscall(2) apply.
 pub unsafe extern "C" fn io_destroy(context: usize) -> c_long {
     without_stops(|| {
-        // Removed first: as soon as the context is destroyed, another thread may get its address.
+        // The record is removed before the call: as soon as the context is destroyed, a context of
+        // another thread may receive its address.
         KERNEL_USE.contexts.remove(context);
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the caller meets the requirements of the system call.
         unsafe { real_call()(IO_DESTROY, context, 0, 0) }
     })
 }
@@ -73,7 +75,7 @@ pub unsafe extern "C" fn io_destroy(context: usize) -> c_long {
 /// io_submit(2).
 ///
 /// # Safety
-/// As syscall(2).
+/// The requirements of syscall(2) apply.
 pub unsafe extern "C" fn io_submit(
     context: usize,
     count: c_long,
@@ -82,7 +84,7 @@ pub unsafe extern "C" fn io_submit(
     let is_known = KERNEL_USE.contexts.find(context).is_some() && !requests.is_null();
     let reported = if is_known { count } else { 0 };
     let mut is_blocked = threads::block_stops();
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller meets the requirements of the system call.
     unsafe {
         for index in 0..usize::try_from(reported).unwrap_or(0) {
             is_blocked |= report_request(requests.add(index).read());
@@ -106,7 +108,7 @@ pub unsafe extern "C" fn io_submit(
 unsafe fn report_request(request: *const AioRequest) -> bool {
     const WRITE: u16 = 1;
     const WRITE_VECTOR: u16 = 8;
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `request` is null or a valid request.
     let Some(request) = (unsafe { request.as_ref() }) else {
         return false;
     };

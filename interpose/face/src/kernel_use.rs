@@ -1,6 +1,6 @@
 //! Counts calls of the program that leave state in the kernel.
 //!
-//! The runtime reads such state only if a call has been counted here.
+//! The runtime reads such state only if [`KERNEL_USE`] has counted a call.
 #![allow(unsafe_code)]
 
 use crate::effect_reports::reporting_functions;

@@ -30,14 +30,14 @@ use core::fmt::Write;
 use core::sync::atomic::{AtomicPtr, Ordering};
 use understudy_abi::{ENTRIES, RUNTIME_STACK, RUNTIME_STACK_SIZE};
 
-/// Returns true if a program that does not need libmpi is prepared for loading it.
+/// Returns true if a program that does not need libmpi is prepared for loading libmpi.
 ///
 /// `is_first` is the result of [`is_started_by_launcher`].
 ///
 /// # Safety
 /// `list` must meet the conditions of [`is_started_by_launcher`].
 pub unsafe fn is_expected(list: *const *const c_char, is_first: bool) -> bool {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `list` meets the conditions of `is_started_by_launcher`.
     unsafe {
         match environ::value(list, LATE_VARIABLE) {
             Some(_) => environ::is_on(list, LATE_VARIABLE),
@@ -51,13 +51,13 @@ pub unsafe fn is_expected(list: *const *const c_char, is_first: bool) -> bool {
 
 /// Returns true for a process that the launcher or a guardian has started.
 ///
-/// Such a process is a rank, or the wrapper of one.
+/// Such a process is a rank, or the wrapper of a rank.
 ///
 /// # Safety
 /// `list` must be a valid environment of a job that this library protects, and not that of its
 /// program ([`launched::is_of_program`]).
 pub unsafe fn is_started_by_launcher(list: *const *const c_char) -> bool {
-    // SAFETY: guaranteed by the caller; getppid(2).
+    // SAFETY: the caller guarantees that `list` is a valid environment; getppid(2).
     unsafe { !is_launched(sys!(nr::GETPPID), job_variable(list)) }
 }
 
@@ -83,7 +83,7 @@ fn is_interpreter(process: isize) -> bool {
 /// # Safety
 /// `list` must be a valid environment.
 unsafe fn job_variable(list: *const *const c_char) -> &'static [u8] {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `list` is a valid environment.
     let (is_guarded, launcher) = unsafe {
         (
             environ::value(list, MANAGER).is_some(),
@@ -97,11 +97,11 @@ unsafe fn job_variable(list: *const *const c_char) -> &'static [u8] {
     }
 }
 
-/// Returns true if this process is an interpreter and none of its ancestors is one.
+/// Returns true if this process is an interpreter and no ancestor is an interpreter.
 ///
 /// The search ends at the launcher.
 fn is_first_interpreter(job_variable: &[u8]) -> bool {
-    // SAFETY: getpid(2).
+    // SAFETY: getpid(2) has no preconditions.
     let mut process = unsafe { sys!(nr::GETPID) };
     if !is_interpreter(process) {
         return false;
@@ -119,7 +119,7 @@ fn is_first_interpreter(job_variable: &[u8]) -> bool {
 
 /// The runtime's entries, to which the thunks jump from the second call on.
 ///
-/// The last one accepts any number of arguments.
+/// The last entry accepts any number of arguments.
 static RUNTIME_ENTRIES: [AtomicPtr<c_void>; ENTRIES] =
     [const { AtomicPtr::new(core::ptr::null_mut()) }; ENTRIES];
 /// Functions that make the relay forward standard output and error.

@@ -24,11 +24,11 @@ pub enum Protection {
 /// # Safety
 /// `list` must be a valid environment.
 pub unsafe fn protection(list: *const *const c_char) -> Protection {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `list` is a valid environment.
     if unsafe { environ::value(list, MANAGER) }.is_some() {
         return Protection::Manager;
     }
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `list` is a valid environment.
     match unsafe { can_guardians_connect(list) } {
         true => Protection::Guardian,
         false => Protection::None,
@@ -38,9 +38,9 @@ pub unsafe fn protection(list: *const *const c_char) -> Protection {
 /// Returns the launcher that has started this process.
 ///
 /// # Safety
-/// As [`protection`].
+/// The requirements of [`protection`] apply.
 pub unsafe fn launcher(list: *const *const c_char) -> Option<&'static Launcher> {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `list` is a valid environment.
     Launcher::of(|name| unsafe { environ::variable(list, name) })
 }
 
@@ -50,20 +50,21 @@ pub const PMIX_RANK: &[u8] = b"PMIX_RANK=";
 /// Returns true if a launcher has started this process.
 ///
 /// # Safety
-/// As [`protection`].
+/// The requirements of [`protection`] apply.
 pub unsafe fn is_launched(list: *const *const c_char) -> bool {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `list` is a valid environment.
     unsafe { launcher(list).is_some() || environ::value(list, PMIX_RANK).is_some() }
 }
 
 /// Returns true if the guardians of this job can connect to each other.
 ///
-/// All must be on one node, or their launcher must tell each of them where to connect.
+/// All guardians must be on one node, or the launcher must offer a service by which guardians
+/// exchange their addresses.
 ///
 /// # Safety
-/// As for [`protection`].
+/// The requirements of [`protection`] apply.
 unsafe fn can_guardians_connect(list: *const *const c_char) -> bool {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `list` is a valid environment.
     unsafe {
         launcher(list).is_some_and(|launcher| {
             launcher
@@ -78,19 +79,19 @@ unsafe fn can_guardians_connect(list: *const *const c_char) -> bool {
 /// Returns true if a launcher has started this job, and understudy is not disabled.
 ///
 /// # Safety
-/// As for [`protection`].
+/// The requirements of [`protection`] apply.
 pub unsafe fn is_concerned(list: *const *const c_char) -> bool {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `list` is a valid environment.
     unsafe { is_launched(list) && !environ::is_on(list, b"UNDERSTUDY_DISABLE=") }
 }
 
 /// Returns true if a job that cannot be protected stops (UNDERSTUDY_REQUIRE).
 ///
 /// # Safety
-/// As [`protection`].
+/// The requirements of [`protection`] apply.
 pub unsafe fn is_protection_required(list: *const *const c_char) -> bool {
     const REQUIRE: &[u8] = b"UNDERSTUDY_REQUIRE=";
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `list` is a valid environment.
     unsafe { environ::is_on(list, REQUIRE) || environ::value(list, REQUIRE) == Some(b"start") }
 }
 
@@ -100,9 +101,9 @@ pub unsafe fn is_protection_required(list: *const *const c_char) -> bool {
 /// ([`environ::second_execution`]).
 ///
 /// # Safety
-/// As for [`protection`].
+/// The requirements of [`protection`] apply.
 pub unsafe fn is_of_program(list: *const *const c_char) -> bool {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `list` is a valid environment.
     unsafe {
         let preload = environ::value(list, environ::PRELOAD).unwrap_or_default();
         environ::count_own_names(preload) > 1 && !environ::strings(list).any(environ::is_hidden)
@@ -112,13 +113,13 @@ pub unsafe fn is_of_program(list: *const *const c_char) -> bool {
 /// Returns true if the job's launcher serves its processes with PMIx.
 ///
 /// # Safety
-/// As [`protection`].
+/// The requirements of [`protection`] apply.
 pub unsafe fn has_pmix_launcher(list: *const *const c_char) -> bool {
     let is_of_server = |entry: &[u8]| {
         entry
             .strip_prefix(environ::LAUNCHER_PREFIX)
             .is_some_and(|original| original.starts_with(b"PMIX_SERVER_URI"))
     };
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `list` is a valid environment.
     unsafe { environ::strings(list) }.any(is_of_server)
 }

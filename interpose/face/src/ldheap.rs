@@ -28,7 +28,7 @@ use understudy_abi::{
 /// Size of the region of each class.
 ///
 /// With one region for each class, the address of a link map (which dlopen returns) depends only on
-/// earlier link maps. A replacement therefore gets equal addresses.
+/// earlier link maps. A replacement therefore has equal addresses.
 const REGION: usize = LD_HEAP_SIZE / LD_HEAP_REGIONS;
 /// Flag in the second word of a block's header: the block is a link map.
 const LINK_MAP: usize = 1;
@@ -60,7 +60,7 @@ struct Heap {
     used: [usize; CLASSES],
     /// First free block of each class, or zero.
     ///
-    /// A free block's first word is the address of the next one.
+    /// A free block's first word is the address of the next free block.
     free: [usize; CLASSES],
     /// Number of allocations and releases.
     changes: usize,
@@ -89,7 +89,7 @@ static mut HEAPS: [Heap; 2] = [
     },
 ];
 
-/// The program's malloc, calloc, free and realloc, which ld.so used before.
+/// The program's malloc, calloc, free and realloc, which ld.so used before [`install`].
 ///
 /// Blocks that these functions have allocated are released by them.
 static FORMER_FUNCTIONS: [AtomicUsize; 4] = [const { AtomicUsize::new(0) }; 4];
@@ -168,7 +168,7 @@ impl Heap {
 
     fn release(&mut self, block: usize) {
         self.changes += 1;
-        // SAFETY: the block came from `allocate`, so its class precedes it.
+        // SAFETY: `allocate` has returned the block, so its class precedes it.
         unsafe {
             let class = ((block - HEADER) as *const usize).read();
             let mut link = &raw mut self.free[class];
@@ -310,7 +310,8 @@ unsafe extern "C" fn ld_realloc(block: *mut c_void, size: usize) -> *mut c_void 
         return ld_malloc(size);
     }
     let Some(_) = owner(block) else {
-        // SAFETY: as in `ld_free`.
+        // SAFETY: the pointer is ld.so's former realloc(), and a former function has allocated the
+        // block.
         return unsafe {
             let realloc: unsafe extern "C" fn(*mut c_void, usize) -> *mut c_void =
                 core::mem::transmute(FORMER_FUNCTIONS[3].load(Ordering::Relaxed));

@@ -1,8 +1,9 @@
 //! Preload library: the library in LD_PRELOAD, which stands in for libmpi in the program.
 //!
-//! The code uses no std, no heap and no threads of its own, and holds no lock while it calls
-//! functions outside of it. Its constructor is the first one of the process. The library does
-//! nothing in a process that no MPI launcher has started, or whose program does not use MPI.
+//! The code uses no std, no heap and no threads of its own, and owns no lock while it calls
+//! functions outside of this library. Its constructor is the first constructor of the process. The
+//! library does nothing in a process that no MPI launcher has started, or whose program does not
+//! use MPI.
 //!
 //! - `boot` decides whether and how to protect the process; `bypass` bypasses protection and
 //!   runs the program without this library;
@@ -21,9 +22,9 @@
 //!   `immediate_exit` handle its exit;
 //! - `stop` contains the code that stops threads of the program;
 //! - `mpi_lock` contains the MPI lock, with which any thread can call MPI, `mpi_lock_entry` the
-//!   entry of calls that take it;
-//! - `effect_reports` reports effects to the runtime: `files` those of the program on files,
-//!   `overwrites` those that overwrite parts of them;
+//!   entry of calls that take the lock;
+//! - `effect_reports` reports effects to the runtime: `files` reports changes of files and names,
+//!   `overwrites` reports overwritten parts of files;
 //! - `relay` starts the process that writes standard output exactly once.
 #![no_std]
 
@@ -108,7 +109,7 @@ static CONSTRUCTOR: unsafe extern "C" fn(c_int, *const *const c_char, *mut *cons
 /// Source: System V ABI, "Initialization and Termination Functions".
 #[allow(unsafe_code)]
 unsafe extern "C" fn construct(argc: c_int, argv: *const *const c_char, envp: *mut *const c_char) {
-    // SAFETY: the arguments are the process's own, and no code has used them before.
+    // SAFETY: the arguments are the process's own, which no other code has used yet.
     unsafe { boot::start(argc, argv, envp) }
 }
 

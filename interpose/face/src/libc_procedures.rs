@@ -36,7 +36,7 @@ macro_rules! procedures {
             /// libc's procedure of this name.
             ///
             /// # Safety
-            /// As libc's.
+            /// The requirements of libc's function apply.
             #[unsafe(naked)]
             #[unsafe(no_mangle)]
             pub unsafe extern "C" fn $name() {
@@ -211,7 +211,7 @@ pub unsafe extern "C" fn addresses(addresses: *mut *mut c_void) {
     for (index, name) in NAMES.iter().enumerate() {
         let libc_function = real(index);
         let function = processor_time::replacing_function(name).unwrap_or(libc_function);
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the caller guarantees that `addresses` has space for all addresses.
         unsafe { addresses.add(index).write(function) };
     }
 }

@@ -7,9 +7,9 @@
 //! all records.
 //!
 //! For this reason the number of directories is padded to a multiple of [`STEP`]. In addition, a
-//! directory with a very long name is inserted before and after all others. ld.so needs new pages
-//! for such a name, so the allocations that follow begin at a position in the page that does not
-//! depend on earlier ones. None of the added directories exists.
+//! directory with a very long name is inserted before and after all other directories. ld.so needs
+//! new pages for such a name, so the allocations that follow begin at a position in the page that
+//! does not depend on earlier allocations. None of the added directories exists.
 #![allow(unsafe_code)]
 
 use crate::environment_block::BlockBuilder;
@@ -18,13 +18,13 @@ use core::ffi::c_char;
 const VARIABLE: &[u8] = b"LD_LIBRARY_PATH=";
 /// Prefix of the entry with the variable's original value.
 const ORIGINAL_PREFIX: &[u8] = b"UNDERSTUDY_WAS=";
-/// The number of directories is padded to a multiple of this.
+/// Step of the number of directories, which is padded to a multiple.
 const STEP: usize = 128;
 const FILLER: &[u8] = b"/.understudy:";
 /// Length of the first and the last directory.
 ///
 /// The length exceeds the remainder of two pages twice: ld.so copies a directory, then creates a
-/// record of it.
+/// record of the directory.
 const LENGTH: usize = 2 * 4096 + 8;
 
 /// Returns a directory whose name exceeds NAME_MAX, followed by a colon.
@@ -76,12 +76,12 @@ pub fn is_padded(entry: &[u8]) -> bool {
     of(entry).is_some_and(|path| path.starts_with(&FIRST_DIRECTORY))
 }
 
-/// Returns the user's entry, if `entry` is the one in which [`add`] has saved it.
+/// Returns the user's entry, if [`add`] has saved it in `entry`.
 ///
 /// # Safety
 /// `entry` must be a string.
 pub unsafe fn original_entry(entry: *const c_char) -> Option<*const c_char> {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `entry` is a string.
     let text = unsafe { crate::sys::bytes(entry) };
     text.strip_prefix(ORIGINAL_PREFIX)
         .map(|rest| rest.as_ptr().cast())

@@ -54,8 +54,8 @@ pub fn check_valgrind(program: &Program) {
 
 /// Refuses a process that cannot access the directory of its job.
 ///
-/// The guardian can access the directory. A process cannot if a wrapper has changed its user or its
-/// mount namespace.
+/// The guardian can access the directory. A process cannot access the directory if a wrapper has
+/// changed its user or its mount namespace.
 pub fn check_directory(program: &Program) {
     const READ_AND_EXECUTE: usize = 4 | 1;
     // SAFETY: the program's environment; access(2) of a path of this function.

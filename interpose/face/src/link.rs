@@ -175,14 +175,14 @@ impl Path {
 
     /// Returns true if a file of this name can be opened for reading.
     pub fn is_file(&self) -> bool {
-        // SAFETY: opens and closes; O_RDONLY|O_CLOEXEC, AT_FDCWD.
+        // SAFETY: opens and closes a file; O_RDONLY|O_CLOEXEC, AT_FDCWD.
         unsafe {
             let fd = sys!(nr::OPENAT, -100isize, self.as_ptr(), 0o2000000, 0);
             fd >= 0 && sys!(nr::CLOSE, fd) == 0
         }
     }
 
-    /// Returns the part before the last slash, or `.` if there is none.
+    /// Returns the part before the last slash, or `.` if the path has no slash.
     pub fn directory(path: &[u8]) -> &[u8] {
         match path.iter().rposition(|&byte| byte == b'/') {
             Some(0) => b"/",
@@ -312,7 +312,7 @@ pub unsafe fn extent(base: usize) -> Extent {
         data: 0,
         data_length: 0,
     };
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `base` is the address of a mapped ELF header.
     let headers = unsafe { program_headers(base) };
     for segment in headers
         .iter()
@@ -393,7 +393,7 @@ pub fn own_base() -> usize {
 static IS_REQUESTED: AtomicBool = AtomicBool::new(false);
 static mut REQUESTED_FILE: Path = Path::new();
 
-/// Stores the file of libmpi that the program opens; only the first one counts.
+/// Stores the file of libmpi that the program opens; only the first file counts.
 pub fn set_requested_file(file: Path) {
     if !IS_REQUESTED.load(Ordering::Relaxed) {
         // SAFETY: written once, before it can be read.
@@ -402,7 +402,7 @@ pub fn set_requested_file(file: Path) {
     }
 }
 
-/// Returns the file of libmpi that the program has opened, if it has opened one.
+/// Returns the file of libmpi that the program has opened, if any.
 #[allow(static_mut_refs)]
 pub fn requested_file() -> Option<&'static Path> {
     // SAFETY: written once, before the mark was set.

@@ -126,7 +126,7 @@ fn patch(
     name: &'static str,
     call_name: &'static str,
 ) -> Result<(), LoadFailure> {
-    // SAFETY: the code is mapped; the process has one thread, which is not in that call.
+    // SAFETY: the code is mapped; the process has one thread, which is not executing the call.
     unsafe { zone::patch(library, call, at.code, at.code_length) }
         .map_err(|error| LoadFailure::Patch(name, call_name, error))
 }
@@ -221,7 +221,8 @@ fn start_of(half: ReservedHalf, second: &SecondExecution<'_>, copies: StreamCopi
         ReservedHalf::Runtime => (RUNTIME_FD_BASE, RUNTIME_FIRST_KEY),
         ReservedHalf::Mpi => (MPI_FD_BASE, MPI_FIRST_KEY),
     };
-    // The runtime never prints to 1 or 2 itself; it saves and restores them as the program's.
+    // The runtime never prints to 1 or 2 itself; it saves and restores these descriptors as the
+    // program's.
     let [output, errors] = match half {
         ReservedHalf::Runtime => [1, 2],
         ReservedHalf::Mpi => [copies.library_output, copies.errors],

@@ -30,7 +30,7 @@ const RANK: &[u8] = b"OMPI_COMM_WORLD_RANK=";
 /// # Safety
 /// `list` must be a valid environment.
 pub unsafe fn refuse(list: *const *const c_char) {
-    // SAFETY: getppid(2); the caller guarantees the rest.
+    // SAFETY: getppid(2); the caller guarantees that `list` is a valid environment.
     unsafe {
         if environ::value(list, MANAGER).is_some() {
             return;

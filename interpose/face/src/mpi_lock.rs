@@ -32,7 +32,7 @@ const SIG_SETMASK: usize = 2;
 /// Call whose slot and arguments the entry has stored on the caller's stack.
 #[repr(C)]
 pub struct SavedCall {
-    /// Nonzero if the thread had the lock before: the call is made in a callback.
+    /// Nonzero if the thread already had the lock: the call is made in a callback.
     is_nested: u64,
     /// Slot; the upper half is the index in [`ENTER`].
     slot: u64,
@@ -61,7 +61,7 @@ pub fn is_enabled() -> bool {
 
 /// Returns the number of the calling process.
 pub fn process() -> isize {
-    // SAFETY: getpid(2).
+    // SAFETY: getpid(2) has no preconditions.
     unsafe { sys!(nr::GETPID) }
 }
 
@@ -99,7 +99,7 @@ fn set_mask(mask: u64) -> u64 {
 /// Returns the number (gettid(2)) of the calling thread, whose control block is `own`.
 fn thread_number(own: usize) -> i32 {
     match LOCK_STATE.thread_number_offset.load(Ordering::Relaxed) {
-        // SAFETY: gettid(2).
+        // SAFETY: gettid(2) has no preconditions.
         0 => unsafe { sys!(nr::GETTID) as i32 },
         // SAFETY: glibc's control block contains the number at this offset.
         offset => unsafe { *((own + offset) as *const i32) },
@@ -129,9 +129,9 @@ fn unblock_signals() {
 /// Prepares for a signal handler that the program is about to install.
 ///
 /// Calls do not block signals as long as the program has no handlers; from the first handler on,
-/// they do. A call of another thread that has begun before must end before the handler is
-/// installed, so this function waits for the lock. The wait is limited, because that call may wait
-/// for another rank.
+/// calls block signals. A call of another thread that has begun without blocking signals must end
+/// before the handler is installed, so this function waits for the lock. The wait is limited,
+/// because that call may wait for another rank.
 pub fn expect_handler(signal: c_int) {
     let is_never_blocked = UNBLOCKED_SIGNALS >> (signal - 1) & 1 != 0;
     if is_never_blocked || LOCK_STATE.has_handlers.swap(1, Ordering::SeqCst) != 0 || !is_enabled() {
@@ -209,7 +209,7 @@ pub extern "C" fn begin_call(call: &mut SavedCall) -> u32 {
 /// Returns true if the thread that has the lock may begin this call.
 ///
 /// While another thread is in a callback, only calls that wait for no other process may begin,
-/// because that thread's call cannot continue before this one returns.
+/// because that thread's call cannot continue before this call returns.
 #[inline(always)]
 fn may_begin(call: &SavedCall, own: usize) -> bool {
     let yielding_thread = LOCK_STATE.yielding_thread.load(Ordering::Relaxed);
@@ -307,7 +307,7 @@ pub extern "C" fn end_call(call: &mut SavedCall) {
 
 /// Releases the lock; the call, which waits for other processes, is then repeated.
 pub extern "C" fn yield_and_repeat(call: &mut SavedCall) {
-    /// Number of repetitions of which one sleeps; the others only yield the processor.
+    /// Number of repetitions of which one sleeps; all other repetitions yield the processor.
     const SLEEP_INTERVAL: u32 = 8;
     const LAST: u32 = SLEEP_INTERVAL - 1;
     static REPETITIONS: AtomicU32 = AtomicU32::new(0);
@@ -332,9 +332,10 @@ fn sleep_briefly() {
 /// Runs a callback of the program, and yields the lock until the callback returns.
 ///
 /// A callback may wait for a resource, such as an interpreter's lock, that another thread has which
-/// waits for the MPI lock. Other threads may therefore make calls meanwhile, if these wait for no
-/// other process. Their frames lie above this call's on the runtime's stack. If such a call runs a
-/// callback, too, that callback must return before this function does.
+/// waits for the MPI lock. While the callback runs, other threads may therefore make calls that
+/// wait for no other process. On the runtime's stack, the frames of these calls follow this call's
+/// frames, at lower addresses. If such a call also runs a callback, that callback must return
+/// before this function returns.
 ///
 /// # Safety
 /// The runtime must call this function in a call that has the lock. `callback.function` must accept
@@ -347,7 +348,7 @@ pub unsafe extern "C" fn run_callback(callback: &YieldingCallback) -> u64 {
     let (own_next_frame, mut call) = (next_frame(), SavedCall::NONE);
     end_call(&mut call);
     let [a, b, c, d, e] = callback.arguments;
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `callback.function` accepts up to five arguments.
     let result = unsafe {
         type Callback = unsafe extern "C" fn(u64, u64, u64, u64, u64) -> u64;
         core::mem::transmute::<usize, Callback>(callback.function)(a, b, c, d, e)
@@ -377,7 +378,7 @@ pub type Effect = (u32, c_int, *const c_char, c_int, *const c_char, i64);
 /// them after the effect.
 ///
 /// # Safety
-/// As for the runtime's function.
+/// The requirements of the runtime's function ([`Hook`]) apply.
 pub unsafe fn record_effect(
     hook: Hook,
     (kind, directory, path, other_directory, other, value): Effect,
@@ -413,7 +414,7 @@ pub unsafe fn record_effect(
 pub extern "C" fn answer_query(first: *mut c_int, second: *mut c_int, slot: u64) -> c_int {
     type Answer = unsafe extern "C" fn(*mut c_int, *mut c_int, u32) -> c_int;
     stop::block();
-    // SAFETY: the runtime's function has this type and gets the program's arguments.
+    // SAFETY: the runtime's function has this type and receives the program's arguments.
     let result = unsafe {
         let answer: Answer = core::mem::transmute(LOCK_STATE.answer_query.load(Ordering::Relaxed));
         answer(first, second, slot as u32)

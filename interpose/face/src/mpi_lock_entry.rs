@@ -1,9 +1,10 @@
 //! Entry of calls that take the MPI lock.
 //!
-//! The entry saves the arguments of a call, takes the lock, calls the runtime's entry, and releases
-//! the lock when the runtime returns. If the runtime requests it, the entry then releases the lock
-//! and makes the call again with the saved arguments. The runtime can also resume a restored thread
-//! at the label `understudy_lock_repeat`, from which on the call is made with the saved arguments.
+//! The entry saves the arguments of a call, takes the lock, calls the runtime's entry, and
+//! releases the lock when the runtime returns. If the runtime requests a repetition, the entry
+//! then releases the lock and makes the call again with the saved arguments. The runtime can also
+//! resume a restored thread at the label `understudy_lock_repeat`, from which on the call is made
+//! with the saved arguments.
 #![allow(unsafe_code)]
 
 use crate::entry::{ENTRY, connect};
@@ -17,7 +18,7 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 use understudy_abi::ENTRIES;
 use understudy_abi::mpi_lock::{MpiLock, MpiLockCode};
 
-/// Entries of the runtime behind the lock.
+/// Entries of the runtime, which are called with the lock.
 ///
 /// The first one is for any number of arguments, the second one for calls without stack arguments.
 static ENTER: [AtomicPtr<c_void>; 2] = [const { AtomicPtr::new(core::ptr::null_mut()) }; 2];

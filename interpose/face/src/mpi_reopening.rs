@@ -2,7 +2,7 @@
 //!
 //! Programs open the MPI library by its path or as `libmpi.so`. Without this redirection, ld.so
 //! would load the real library into the program's namespace, and bind half of its symbols to this
-//! one. All libraries that the program opens and closes are reported to the runtime, because a
+//! library. All libraries that the program opens and closes are reported to the runtime, because a
 //! replacement must open and close them, too.
 #![allow(unsafe_code)]
 
@@ -18,7 +18,7 @@ use understudy_abi::effect;
 /// namespace by the return address, which must stay the program's.
 ///
 /// # Safety
-/// As libc's.
+/// The requirements of libc's function apply.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dlopen(path: *const c_char, flags: i32) -> *mut c_void {
@@ -40,10 +40,10 @@ pub unsafe extern "C" fn dlopen(path: *const c_char, flags: i32) -> *mut c_void 
 /// dlclose(3) of the program.
 ///
 /// # Safety
-/// As libc's.
+/// The requirements of libc's function apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
-    // SAFETY: no string; the caller guarantees the rest.
+    // SAFETY: no string; the caller meets the requirements of libc's function.
     unsafe {
         files::report_library(effect::CLOSE_LIBRARY, core::ptr::null(), handle as i64);
         libc::real_close()(handle)

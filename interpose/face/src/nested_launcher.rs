@@ -71,7 +71,7 @@ unsafe fn is_launcher(path: &[u8], arguments: *const *const c_char) -> bool {
     let file = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
     let mut parts = file.split(|&byte| byte == b'.' || byte == b'_');
     let name = parts.next().unwrap_or(file);
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `arguments` is a null-terminated array of strings.
     let mut arguments = unsafe { environ::strings(arguments) }.skip(1);
     if let Some((_, command)) = OWN_LAUNCHERS.iter().find(|(own, _)| *own == file) {
         return arguments.next() == Some(*command);

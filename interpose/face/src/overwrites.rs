@@ -69,7 +69,7 @@ pub fn record_descriptor(fd: c_int) {
 /// `stream` must be a stream of libc, or null.
 pub unsafe fn record_stream(stream: *mut c_void) {
     if !stream.is_null() && descriptor_facts().is_some() {
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the caller guarantees that `stream` is a stream of libc or null.
         record_descriptor(unsafe { fileno(stream) });
     }
 }
@@ -127,8 +127,8 @@ fn report_file_write(facts: &DescriptorFacts, fd: c_int, offset: i64, length: us
         facts.set(fd, DescriptorFact::Unreported);
         return false;
     }
-    // From here on no cut can be taken. One may have been taken since the query above, and have
-    // discarded the facts, so they are queried again.
+    // While stops are blocked, no cut can be taken. A cut may have been taken since the first
+    // query of the facts, and have discarded the facts, so they are queried again.
     let is_blocked = threads::block_stops();
     if facts.get(fd) == DescriptorFact::Unknown {
         facts.set(fd, query_descriptor(fd));
@@ -152,7 +152,7 @@ fn report_part(kind: u32, fd: c_int, offset: i64, length: usize) -> bool {
         offset: offset.max(0) as u64,
         length: length as u64,
     };
-    // SAFETY: no strings.
+    // SAFETY: no string is passed; the part is in this frame.
     unsafe { report(kind, fd, core::ptr::null(), (&raw const part) as i64) }
 }
 
@@ -201,7 +201,7 @@ pub unsafe fn report_vector(
 ) -> bool {
     const RWF_APPEND: c_int = 0x10;
     const RWF_NOAPPEND: c_int = 0x20;
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `buffers` is valid.
     let length = || unsafe { total_length(buffers, count) };
     if flags & RWF_NOAPPEND != 0 && offset >= 0 && descriptor_facts().is_some() {
         return report_part(effect::OVERWRITE, fd, offset, length());
@@ -225,7 +225,8 @@ unsafe fn total_length(buffers: *const Buffer, count: c_int) -> usize {
         return 0;
     }
     let count = usize::try_from(count).unwrap_or(0);
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `buffers`, which is not null, points to `count`
+    // structures.
     let buffers = unsafe { core::slice::from_raw_parts(buffers, count) };
     buffers
         .iter()
@@ -237,7 +238,7 @@ unsafe fn total_length(buffers: *const Buffer, count: c_int) -> usize {
 /// # Safety
 /// `offset` must be null or valid.
 unsafe fn offset_at(offset: *const i64) -> i64 {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `offset` is null or valid.
     unsafe { offset.as_ref() }.map_or(CURRENT_POSITION, |offset| *offset)
 }
 
@@ -246,7 +247,7 @@ unsafe fn offset_at(offset: *const i64) -> i64 {
 /// # Safety
 /// `block` must be null or a control block.
 unsafe fn report_aio(block: *const AioBlock) -> bool {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `block` is null or a control block.
     unsafe { block.as_ref() }
         .is_some_and(|block| report_write(block.fd, block.offset.max(0), block.length))
 }
@@ -259,7 +260,8 @@ unsafe fn report_aio_list(list: *const *mut AioBlock, count: c_int) -> bool {
     const LIO_WRITE: c_int = 1;
     let mut is_blocked = false;
     for index in 0..usize::try_from(count).unwrap_or(0) {
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the caller guarantees that `list` has `count` addresses, each null or of a
+        // control block.
         unsafe {
             let block = list.add(index).read().cast_const();
             if block
@@ -281,7 +283,7 @@ pub struct AioBlock {
     priority: c_int,
     buffer: *const c_void,
     length: usize,
-    /// Members that are not used here.
+    /// Members that this module does not use.
     other: [u64; 12],
     offset: i64,
 }

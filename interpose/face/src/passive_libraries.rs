@@ -2,11 +2,11 @@
 //!
 //! The memory of the libraries is restored afterwards, so constructors and destructors would have
 //! no useful effect, but might communicate, write files, or block. ld.so has no flag to suppress
-//! them. They are therefore hidden: their entries in the library's dynamic section are overwritten
-//! before ld.so reads them. For a library that is being opened, this must happen within dlopen(3),
-//! between the mapping and the initialisation of the library. At that time ld.so allocates the
-//! array with the order of initialisation (`_dl_map_object_deps` of glibc), and thereby calls
-//! [`hide_new_constructors`].
+//! them. Constructors and destructors are therefore hidden: their entries in the library's dynamic
+//! section are overwritten before ld.so reads them. For a library that is being opened, this must
+//! happen within dlopen(3), between the mapping and the initialisation of the library. At that
+//! time ld.so allocates the array with the order of initialisation (`_dl_map_object_deps` of
+//! glibc), and thereby calls [`hide_new_constructors`].
 #![allow(unsafe_code)]
 
 use crate::link;
@@ -17,16 +17,16 @@ use understudy_elf::{Dynamic, LinkMap};
 /// Number of objects that were loaded before [`open`] was called; zero outside of [`open`].
 static PREVIOUS_OBJECT_COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// Function to which the entries DT_INIT and DT_FINI of such libraries refer.
+/// Function to which the overwritten entries DT_INIT and DT_FINI refer.
 extern "C" fn nothing() {}
 
 /// dlopen(3) that does not run constructors of the libraries that it loads.
 ///
 /// # Safety
-/// As dlopen(3).
+/// The requirements of dlopen(3) apply.
 pub unsafe extern "C" fn open(path: *const c_char, flags: c_int) -> *mut c_void {
     PREVIOUS_OBJECT_COUNT.store(link::objects().count(), Ordering::Relaxed);
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller meets the requirements of dlopen(3).
     let handle = unsafe { crate::program_namespace::dlopen(path, flags) };
     PREVIOUS_OBJECT_COUNT.store(0, Ordering::Relaxed);
     handle
@@ -54,7 +54,7 @@ fn hide_constructors(object: &LinkMap) {
 /// # Safety
 /// `object` must be ld.so's record of a loaded library.
 pub unsafe extern "C" fn hide_destructors(object: *const c_void) {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `object` is ld.so's record of a loaded library.
     let object = unsafe { &*object.cast::<LinkMap>() };
     link::set_dynamic_entry(object, Dynamic::FINI_ARRAYSZ, 0);
     link::set_dynamic_entry(

@@ -37,7 +37,7 @@ pub fn check(program: &Program) {
 /// # Safety
 /// `list` must be a valid environment.
 pub unsafe fn stop_if_unusable(list: *const *const c_char) {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `list` is a valid environment.
     unsafe {
         if differs_from_guardian(list) && uses_shared_memory(list) {
             bypass::exit_refused(list, &message::PID_NAMESPACE_SHARED_MEMORY)
@@ -48,9 +48,9 @@ pub unsafe fn stop_if_unusable(list: *const *const c_char) {
 /// Returns true if the pid namespaces of this process and of its guardian differ.
 ///
 /// # Safety
-/// As [`stop_if_unusable`].
+/// The requirements of [`stop_if_unusable`] apply.
 unsafe fn differs_from_guardian(list: *const *const c_char) -> bool {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `list` is a valid environment.
     let Some(guardian_namespace) = (unsafe { environ::value(list, PID_NAMESPACE) }) else {
         return false;
     };
@@ -64,12 +64,12 @@ unsafe fn differs_from_guardian(list: *const *const c_char) -> bool {
 /// Returns true unless the environment keeps Open MPI from using shared memory.
 ///
 /// # Safety
-/// As [`stop_if_unusable`].
+/// The requirements of [`stop_if_unusable`] apply.
 unsafe fn uses_shared_memory(list: *const *const c_char) -> bool {
     if cfg!(feature = "mpich") {
         return false;
     }
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `list` is a valid environment.
     let components = unsafe { environ::value(list, b"OMPI_MCA_btl=") }.unwrap_or(b"^");
     let (is_exclusion, names) = match components.strip_prefix(b"^") {
         Some(names) => (true, names),

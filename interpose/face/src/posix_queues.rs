@@ -22,7 +22,7 @@ type Open = unsafe extern "C" fn(*const c_char, c_int, c_uint, *const c_void) ->
 /// The variadic arguments are passed in registers, whether the program has passed them or not.
 ///
 /// # Safety
-/// As libc's.
+/// The requirements of libc's function apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mq_open(
     name: *const c_char,
@@ -31,7 +31,7 @@ pub unsafe extern "C" fn mq_open(
     attributes: *const c_void,
 ) -> c_int {
     static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
-    // SAFETY: libc's function has this type; the caller guarantees the rest.
+    // SAFETY: libc's function has this type, and the caller meets its requirements.
     unsafe {
         let real: Open = core::mem::transmute(next(&REAL, c"mq_open"));
         if flags & O_CREAT == 0 {

@@ -11,7 +11,7 @@ use understudy_abi::process_number::SeenNumber;
 pub static SEEN_NUMBER: SeenNumber = SeenNumber::new();
 
 fn own() -> c_int {
-    // SAFETY: getpid(2).
+    // SAFETY: getpid(2) has no preconditions.
     unsafe { sys!(nr::GETPID) as c_int }
 }
 
@@ -26,12 +26,12 @@ macro_rules! with_real_number {
         /// libc's function of this name.
         ///
         /// # Safety
-        /// As libc's.
+        /// The requirements of libc's function apply.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(process: c_int $(, $argument: $kind)*) -> c_int {
             static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
             const NAME: &core::ffi::CStr = crate::libc::c_name(concat!(stringify!($name), "\0"));
-            // SAFETY: libc's function has this type; the caller guarantees the rest.
+            // SAFETY: libc's function has this type, and the caller meets its requirements.
             unsafe {
                 let real: unsafe extern "C" fn(c_int $(, $kind)*) -> c_int =
                     core::mem::transmute(next(&REAL, NAME));

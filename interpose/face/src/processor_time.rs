@@ -17,7 +17,7 @@ const CLOCK_PROCESS: c_int = 2;
 const CLOCK_THREAD: c_int = 3;
 /// Clock of the calling process, as clock_getcpuclockid(3) encodes it for process 0.
 const CLOCK_THIS_PROCESS: c_int = -6;
-/// Clock of the calling thread, in this encoding.
+/// Clock of the calling thread, in the encoding of pthread_getcpuclockid(3).
 const CLOCK_THIS_THREAD: c_int = -2;
 
 /// `struct timespec`: seconds and nanoseconds.
@@ -40,8 +40,8 @@ fn real(index: usize) -> *mut c_void {
 /// Returns the function that replaces libc's function of this name.
 pub fn replacing_function(name: &CStr) -> Option<*mut c_void> {
     let index = NAMES.iter().position(|replaced| *replaced == name)?;
-    // Looked up now, because the first call may be made in a signal handler, where dlsym(3) must
-    // not be called.
+    // libc's function is looked up now, because the first call may be made in a signal handler,
+    // where dlsym(3) must not be called.
     real(index);
     let functions = [
         clock_gettime as *const (),
@@ -146,7 +146,7 @@ unsafe extern "C" fn getrusage(who: c_int, resources: *mut Resources) -> c_int {
     }
 }
 
-/// Adds carried values to a structure, beginning with the one of index `first`.
+/// Adds carried values to a structure, beginning with the value of index `first`.
 fn add_usage(first: usize, resources: &mut Resources) {
     const SECOND: i64 = 1_000_000;
     let (times, rest) = resources.split_at_mut(4);

@@ -1,8 +1,8 @@
 //! Profiling libraries (PMPI), which define some of MPI's procedures to wrap them.
 //!
 //! A program is linked with such a library before libmpi. The library wraps procedures in C or in
-//! Fortran. This library would precede it in ld.so's search order, because it is preloaded. The
-//! second execution therefore preloads the profiling library, too, before this one.
+//! Fortran. The preload library would precede the profiling library in ld.so's search order. The
+//! second execution therefore also preloads the profiling library, before the preload library.
 #![allow(unsafe_code)]
 
 use crate::link::{self, OUR_SONAME, Path};
@@ -43,7 +43,8 @@ impl core::ops::Deref for FortranName {
 
 /// Returns the file of the profiling library.
 ///
-/// The first library behind this one that defines a procedure of MPI is the profiling library.
+/// The profiling library is the first library that defines a procedure of MPI and follows this
+/// library in the search order.
 pub fn find() -> Option<Path> {
     const RTLD_NEXT: *mut c_void = -1isize as *mut c_void;
     let is_library =
@@ -61,7 +62,7 @@ pub fn find() -> Option<Path> {
     let file = names()
         .find_map(|name| wraps(name))
         .or_else(|| has_fortran.then(of_fortran)?)?;
-    // LD_PRELOAD cannot contain such a name.
+    // LD_PRELOAD cannot contain a name with a separator.
     if file.iter().any(|byte| b": ".contains(byte)) {
         return None;
     }
@@ -70,7 +71,7 @@ pub fn find() -> Option<Path> {
     Some(path)
 }
 
-/// Returns true if a library behind this one is an MPI library, whatever its name.
+/// Returns true if an MPI library follows this library in the search order.
 ///
 /// Such a library defines `PMPI_Init`. Profiling libraries define names with `MPI_` only.
 pub fn is_library_behind() -> bool {

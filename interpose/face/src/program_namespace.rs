@@ -19,7 +19,7 @@ mod real {
 /// dlopen(3) in the program's namespace.
 ///
 /// # Safety
-/// As the procedure of libc.
+/// The requirements of libc's function apply.
 pub unsafe extern "C" fn dlopen(path: *const c_char, flags: c_int) -> *mut c_void {
     // SAFETY: dlopen(3), called from this library, searches the program's namespace.
     let handle = unsafe {
@@ -33,7 +33,7 @@ pub unsafe extern "C" fn dlopen(path: *const c_char, flags: c_int) -> *mut c_voi
 /// dlclose(3) of the program's libc.
 ///
 /// # Safety
-/// As the procedure of libc.
+/// The requirements of libc's function apply.
 pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
     // SAFETY: dlclose(3) of a handle of the program's namespace.
     let result = unsafe { libc::real_close()(handle) };
@@ -43,7 +43,7 @@ pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
 /// dlsym(3) with RTLD_DEFAULT in the program's namespace.
 ///
 /// # Safety
-/// As the procedure of libc.
+/// The requirements of libc's function apply.
 pub unsafe extern "C" fn dlsym(name: *const c_char) -> *mut c_void {
     // SAFETY: dlsym(3) with RTLD_DEFAULT; not a tail call, which would search the caller's
     // namespace.
@@ -59,7 +59,7 @@ pub static mut ATTRIBUTE_CELLS: [c_int; 16] = [0; 16];
 /// dl_iterate_phdr(3) over the program's namespace.
 ///
 /// # Safety
-/// As the procedure of libc.
+/// The requirements of libc's function apply.
 pub unsafe extern "C" fn iterate(callback: *const c_void, data: *mut c_void) -> c_int {
     // SAFETY: dl_iterate_phdr(3), called from this library, iterates over the program's namespace.
     let result = unsafe { real::dl_iterate_phdr(callback, data) };

@@ -22,7 +22,7 @@ static REAL: AtomicPtr<c_void> = AtomicPtr::new(find as *mut c_void);
 /// register, and that function is called. All other calls are passed to libc.
 ///
 /// # Safety
-/// As syscall(2).
+/// The requirements of syscall(2) apply.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syscall() {

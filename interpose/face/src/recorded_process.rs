@@ -47,6 +47,6 @@ pub fn parent() -> Option<Parent> {
 
 /// Returns true in a forked child of a rank that still executes the rank's program.
 pub fn is_forked() -> bool {
-    // SAFETY: getpid(2).
+    // SAFETY: getpid(2) has no preconditions.
     parent().is_some_and(|parent| parent.process != unsafe { sys!(nr::GETPID) })
 }

@@ -21,7 +21,7 @@ static STDOUT_WAS_TERMINAL: AtomicBool = AtomicBool::new(false);
 
 /// Copies of the original descriptors 1 and 2, which pipes to the relay have replaced.
 ///
-/// -1 for a descriptor that does not pass through the relay.
+/// The value is -1 for a descriptor that does not pass through the relay.
 static ORIGINALS: [AtomicI32; 2] = [const { AtomicI32::new(-1) }; 2];
 /// Inodes of the pipes to the relay.
 static PIPES: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
@@ -191,7 +191,7 @@ pub struct StreamFunctions {
 /// Function of the runtime that returns the path for the ledger.
 type LedgerPath = extern "C" fn() -> *const c_char;
 
-/// Function of the runtime that is called with this path after the relay's start.
+/// Function of the runtime that is called with the ledger's path after the relay's start.
 type SetLedger = unsafe extern "C" fn(*const c_char);
 
 unsafe extern "C" {
@@ -232,9 +232,9 @@ impl StreamFunctions {
     }
 }
 
-/// Pipes to the relay, while descriptors 1 and 2 are the original ones again.
+/// Pipes to the relay, while descriptors 1 and 2 are the original descriptors again.
 ///
-/// -1 for a descriptor that does not pass through the relay.
+/// The value is -1 for a descriptor that does not pass through the relay.
 pub struct Detached([c_int; 2]);
 
 /// Restores the original standard output and error before another program is executed.
@@ -251,7 +251,7 @@ pub fn restore_originals() -> Detached {
     }
     Detached([0, 1].map(|index| {
         let (fd, original) = (index as c_int + 1, ORIGINALS[index].load(Ordering::Relaxed));
-        // The program may have redirected the descriptor since.
+        // The program may have redirected the descriptor since the relay's start.
         if original < 0 || file_type_and_inode(fd).1 != PIPES[index].load(Ordering::Relaxed) {
             return -1;
         }
@@ -291,7 +291,7 @@ pub fn line_buffer_terminal() {
         return;
     }
     const IOLBF: c_int = 1;
-    // SAFETY: `stdout` is a variable of libc; setvbuf(3) on it.
+    // SAFETY: `stdout` is a variable of libc, which contains a valid stream for setvbuf(3).
     unsafe {
         let stdout = dlsym(core::ptr::null_mut(), c"stdout".as_ptr()).cast::<*mut c_void>();
         if !stdout.is_null() {

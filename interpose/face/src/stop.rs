@@ -13,7 +13,7 @@ use understudy_abi::{STOP_SIGNAL, StopCode};
 
 /// Address of the runtime's function `park`; zero without a runtime.
 static PARK: AtomicUsize = AtomicUsize::new(0);
-/// Handler that was installed before, for signals that are not the runtime's.
+/// Former handler, which receives the signals that the runtime did not send.
 static OTHER_HANDLER: AtomicUsize = AtomicUsize::new(0);
 
 /// Number of restart_syscall(2).
@@ -41,13 +41,13 @@ unsafe extern "C" {
 
 // The kernel's frame is at rsp. The handler leaves the stack of that frame at once, because a
 // rollback overwrites this stack while the thread is stopped. It switches to a stack in the
-// reserved range, whose address the signal carries, and calls `park` there.
+// reserved range, whose address the signal carries, and calls `park` on that stack.
 //
 // If the signal has interrupted a system call with a timeout (such as nanosleep(2)), the call is
 // continued by restart_syscall(2), for which the kernel has stored the remaining time. The kernel
-// discards that time when the thread returns to the frame, so the call is continued before: with
-// the frame's signal mask, and with the result stored in the frame's rax. The frame's rip, which
-// points to the `syscall` instruction (two bytes), is then moved behind it.
+// discards that time when the thread returns to the frame, so the call is continued before this
+// return: with the frame's signal mask, and with the result stored in the frame's rax. The frame's
+// rip, which points to the `syscall` instruction (two bytes), is then moved past that instruction.
 core::arch::global_asm!(
     ".hidden understudy_stop_handler",
     ".globl understudy_stop_handler",

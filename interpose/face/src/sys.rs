@@ -56,7 +56,7 @@ pub mod nr {
 /// Makes a system call; the result is negative (`-errno`) on failure.
 ///
 /// # Safety
-/// As required by the system call.
+/// The requirements of the system call apply.
 pub unsafe fn call(
     number: usize,
     a: usize,
@@ -110,7 +110,7 @@ pub const MAP_FIXED_NOREPLACE: usize = 0x10_0000;
 /// A nonzero `address` is used exactly; the call fails if the range is in use.
 pub fn map_anonymous(address: usize, length: usize, flags: usize) -> Result<usize, c_int> {
     let fixed = if address == 0 { 0 } else { MAP_FIXED_NOREPLACE };
-    // SAFETY: a new mapping that replaces none.
+    // SAFETY: a new mapping that replaces no other mapping.
     let mapped = unsafe {
         sys!(
             nr::MMAP,
@@ -140,7 +140,7 @@ pub fn map_anonymous(address: usize, length: usize, flags: usize) -> Result<usiz
 /// # Safety
 /// The mapping must be the caller's, and no longer in use.
 pub unsafe fn unmap(address: usize, length: usize) {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that no code uses the mapping any more.
     unsafe { sys!(nr::MUNMAP, address, length) };
 }
 
@@ -149,7 +149,7 @@ pub unsafe fn unmap(address: usize, length: usize) {
 /// # Safety
 /// No code may depend on the previous protection.
 pub unsafe fn protect(address: usize, length: usize, prot: usize) -> Result<(), c_int> {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that no code depends on the previous protection.
     match unsafe { sys!(nr::MPROTECT, address, length, prot) } {
         0 => Ok(()),
         error => Err(-error as c_int),
@@ -179,7 +179,7 @@ pub fn exit(status: c_int) -> ! {
 /// # Safety
 /// `string` must be a valid C string.
 pub unsafe fn bytes<'a>(string: *const c_char) -> &'a [u8] {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `string` is a valid C string.
     unsafe { CStr::from_ptr(string) }.to_bytes()
 }
 

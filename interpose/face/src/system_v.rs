@@ -71,7 +71,7 @@ fn get(kind: i64, (key, flags): (c_int, c_int), call: impl Fn(c_int) -> c_int) -
 /// semget(2).
 ///
 /// # Safety
-/// As libc's.
+/// The requirements of libc's function apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn semget(key: c_int, count: c_int, flags: c_int) -> c_int {
     static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
@@ -88,7 +88,7 @@ pub unsafe extern "C" fn semget(key: c_int, count: c_int, flags: c_int) -> c_int
 /// msgget(2).
 ///
 /// # Safety
-/// As libc's.
+/// The requirements of libc's function apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn msgget(key: c_int, flags: c_int) -> c_int {
     static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
@@ -127,7 +127,7 @@ fn control(
 /// The variable argument is passed in a register.
 ///
 /// # Safety
-/// As libc's.
+/// The requirements of libc's function apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn semctl(
     identifier: c_int,
@@ -149,7 +149,7 @@ pub unsafe extern "C" fn semctl(
 /// msgctl(2).
 ///
 /// # Safety
-/// As libc's.
+/// The requirements of libc's function apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn msgctl(
     identifier: c_int,
@@ -173,7 +173,8 @@ pub unsafe extern "C" fn msgctl(
 /// There must be `count` operations, unless the pointer is null.
 unsafe fn real_semaphores(identifier: c_int, operations: *const Operation, count: usize) -> c_int {
     let operations = match !operations.is_null() && count <= MAX_OPERATIONS {
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the caller guarantees that `operations`, which is not null, points to `count`
+        // operations.
         true => unsafe { core::slice::from_raw_parts(operations, count) },
         false => &[],
     };
@@ -202,12 +203,12 @@ macro_rules! calls {
         /// libc's function of this name.
         ///
         /// # Safety
-        /// As libc's.
+        /// The requirements of libc's function apply.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($identifier: c_int, $($argument: $kind),*) -> $result {
             static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
             const NAME: &CStr = crate::libc::c_name(concat!(stringify!($name), "\0"));
-            // SAFETY: libc's function has this type; the caller guarantees the rest.
+            // SAFETY: libc's function has this type, and the caller meets its requirements.
             unsafe {
                 let real: unsafe extern "C" fn(c_int, $($kind),*) -> $result =
                     core::mem::transmute(next(&REAL, NAME));

@@ -79,11 +79,11 @@ macro_rules! temporary_files {
         /// libc's function of this name.
         ///
         /// # Safety
-        /// As libc's.
+        /// The requirements of libc's function apply.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(template: *mut c_char $(, $argument: c_int)*) -> c_int {
             let flags = ($flags & !O_ACCMODE) | O_RDWR | O_CREAT | O_EXCL;
-            // SAFETY: guaranteed by the caller.
+            // SAFETY: the caller meets the requirements of libc's function.
             unsafe { create_with_unique_name(template, $suffix, |path| open(path, flags, 0o600)) }
         }
     )*};
@@ -103,10 +103,10 @@ temporary_files! {
 /// libc's function of this name.
 ///
 /// # Safety
-/// As libc's.
+/// The requirements of libc's function apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mkdtemp(template: *mut c_char) -> *mut c_char {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller meets the requirements of libc's function.
     let result = unsafe { create_with_unique_name(template, 0, |path| mkdir(path, 0o700)) };
     if result < 0 {
         core::ptr::null_mut()

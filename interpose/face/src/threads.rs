@@ -95,8 +95,8 @@ fn real_create() -> Create {
 
 /// Returns libc's pthread_join.
 ///
-/// A library in front of this one might not be able to call libc's, because its constructor runs
-/// later.
+/// A library in front of this library may redefine the function, but be unable to call libc's
+/// function yet, because its constructor runs later.
 fn real_join() -> unsafe extern "C" fn(usize, *mut *mut c_void) -> c_int {
     static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
     // SAFETY: libc's pthread_join has this type.
@@ -123,7 +123,7 @@ static START_SLOTS: [StartSlot; MAX_STARTING_THREADS] = [const {
     }
 }; MAX_STARTING_THREADS];
 
-/// Reserves a slot; waits until one is free.
+/// Reserves a slot; waits until a slot is free.
 fn reserve_slot() -> &'static StartSlot {
     loop {
         let reserve = |slot: &&StartSlot| !slot.is_in_use.swap(true, Ordering::Acquire);
@@ -218,7 +218,7 @@ pub fn count_libc_thread() {
 /// pthread_create(3) of the program side.
 ///
 /// # Safety
-/// As pthread_create(3).
+/// The requirements of pthread_create(3) apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_create(
     thread: *mut usize,
@@ -227,7 +227,7 @@ pub unsafe extern "C" fn pthread_create(
     argument: *mut c_void,
 ) -> c_int {
     create_counted_thread(start, argument, |begin, task| {
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the caller meets the requirements of pthread_create(3).
         unsafe { real_create()(thread, attributes, begin, task) }
     })
 }
@@ -237,7 +237,7 @@ pub unsafe extern "C" fn pthread_create(
 /// libc stores the return value of the thread's function as an `int`.
 ///
 /// # Safety
-/// As thrd_create(3).
+/// The requirements of thrd_create(3) apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn thrd_create(
     thread: *mut usize,
@@ -247,7 +247,8 @@ pub unsafe extern "C" fn thrd_create(
     static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
     type Create = unsafe extern "C" fn(*mut usize, *const c_void, *mut c_void) -> c_int;
     create_counted_thread(start, argument, |begin, task| {
-        // SAFETY: libc's function has this type; the caller guarantees the rest.
+        // SAFETY: libc's function has this type; the caller meets the requirements of
+        // thrd_create(3).
         unsafe {
             let real: Create = core::mem::transmute(next(&REAL, c"thrd_create"));
             real(thread, begin, task)
@@ -268,7 +269,7 @@ pub struct Event {
 /// A timer that starts threads makes libc create a thread without calling [`pthread_create`].
 ///
 /// # Safety
-/// Preconditions of timer_create(2).
+/// The requirements of timer_create(2) apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn timer_create(
     clock: c_int,
@@ -278,7 +279,7 @@ pub unsafe extern "C" fn timer_create(
     const SIGEV_THREAD: c_int = 2;
     static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
     type Create = unsafe extern "C" fn(c_int, *const Event, *mut *mut c_void) -> c_int;
-    // SAFETY: libc's function has this type; the caller guarantees the rest.
+    // SAFETY: libc's function has this type; the caller meets the requirements of timer_create(2).
     unsafe {
         let real: Create = core::mem::transmute(next(&REAL, c"timer_create"));
         match event.as_ref() {
@@ -297,10 +298,11 @@ extern "C" fn empty_thread(_: *mut c_void) -> *mut c_void {
 
 /// Creates and joins one thread, after which libc locks with atomics and wakes waiting threads.
 ///
-/// A libc that has never had a second thread omits both. ld.so's lock is shared by the libcs of all
-/// namespaces, so each of them must have had a second thread; otherwise a thread of another
-/// namespace that waits for the lock is not woken. The thread's stack is mapped here, so that ld.so
-/// does not keep it in its cache of stacks, which the namespaces share, too.
+/// A libc that has never had a second thread omits the atomics and the wake-ups. ld.so's lock is
+/// shared by the libcs of all namespaces, so each of them must have had a second thread; otherwise
+/// a thread of another namespace that waits for the lock is not woken. The thread's stack is
+/// mapped here, so that ld.so does not keep it in its cache of stacks, which the namespaces share,
+/// too.
 pub fn make_libc_multithreaded() -> Result<(), c_int> {
     const STACK_SIZE: usize = 256 << 10;
     let stack = crate::sys::map_anonymous(understudy_abi::ZONE_START + (512 << 20), STACK_SIZE, 0)?;
@@ -328,10 +330,10 @@ pub fn make_libc_multithreaded() -> Result<(), c_int> {
 
 /// Keeps the calling thread from being stopped, unless it is the main thread.
 ///
-/// Used by a thread that is about to change state outside of its memory, such as a file: a cut must
-/// be taken before or after both the change and its record in the runtime. The main thread takes
-/// cuts itself, and cannot be stopped for one. Returns true if the caller must call
-/// [`stop::unblock`] after the change.
+/// The function is for a thread that is about to change state outside of its memory, such as a
+/// file: a cut must be taken before or after both the change and its record in the runtime. The
+/// main thread takes cuts itself, and cannot be stopped for one. Returns true if the caller must
+/// call [`stop::unblock`] after the change.
 pub fn block_stops() -> bool {
     let blocks = !is_main();
     if blocks {

@@ -56,7 +56,7 @@ impl ExecutedFile {
     /// The strings must be valid, and `list` the environment.
     pub unsafe fn path(self, list: *const *const c_char) -> Path {
         let mut path = Path::new();
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the caller guarantees that the strings and the environment `list` are valid.
         unsafe {
             match self {
                 ExecutedFile::Path(name) => drop(path.push(sys::bytes(name))),
@@ -151,7 +151,8 @@ fn gained_privileges(path: &CStr) -> Option<Obstacle> {
     const SET_USER: u32 = 0o4000;
     const SET_GROUP: u32 = 0o2010;
     let mut stat = [0u64; 18];
-    // SAFETY: stat(2) writes 144 bytes; getxattr(2) has no buffer; the other calls have none.
+    // SAFETY: stat(2) writes 144 bytes; getxattr(2) has no buffer; the other calls access no
+    // memory.
     unsafe {
         if sys!(nr::STAT, path.as_ptr(), stat.as_mut_ptr()) != 0
             || sys!(nr::PRCTL, PR_GET_NO_NEW_PRIVS) == 1

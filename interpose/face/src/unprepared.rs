@@ -1,4 +1,4 @@
-//! Programs that load the MPI library although they were not prepared for it.
+//! Programs that load the MPI library although they were not prepared for MPI.
 #![allow(unsafe_code)]
 
 use crate::launched::{self, Protection};
@@ -11,7 +11,7 @@ use understudy_catalogue::message;
 /// # Safety
 /// `list` must be a valid environment.
 pub unsafe fn report(list: *const *const c_char) {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `list` is a valid environment.
     unsafe {
         lost_environment::refuse(list);
         if !launched::is_concerned(list) {

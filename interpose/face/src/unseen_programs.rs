@@ -23,7 +23,7 @@ pub unsafe fn report_execution(own: Strings, given: Strings, executed: ExecutedF
     if !child_effects::has_rank() {
         return;
     }
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that the environments and the strings of `executed` are valid.
     unsafe {
         let path = executed.path(own);
         let is_seen = has_library(given) && unpreloadable::is_preloadable(&path);
@@ -39,7 +39,7 @@ pub unsafe fn report_execution(own: Strings, given: Strings, executed: ExecutedF
 /// # Safety
 /// `given` must be null or a valid environment.
 unsafe fn has_library(given: Strings) -> bool {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `given`, which is not null, is a valid environment.
     !given.is_null()
         && unsafe { environ::value(given, PRELOAD) }
             .is_some_and(|preload| environ::count_own_names(preload) > 0)

@@ -11,14 +11,14 @@
 //! ```
 //!
 //! Both sequences have seven bytes. The stub is in a page below 4 GiB, so its address fits the
-//! 32-bit constant. If there are instructions between the two, they are copied to a trampoline in
-//! that page, which executes them and jumps to the stub.
+//! 32-bit constant. Instructions between the load and `syscall` are copied to a trampoline in that
+//! page, which executes them and jumps to the stub.
 //!
 //! The stub jumps to a function of this module, which makes the system call. The stack pointer
-//! determines to whom the new mapping belongs. The runtime and MPI sides run on stacks in the
-//! reserved range; for them, the function chooses an address in that range. For any other stack the
-//! mapping is the program's, and the kernel chooses the address. The functions preserve all
-//! registers that a system call preserves.
+//! determines to which side the new mapping belongs. The runtime and MPI sides run on stacks in
+//! the reserved range; for these sides, the function chooses an address in that range. For any
+//! other stack the mapping is the program's, and the kernel chooses the address. The functions
+//! preserve all registers that a system call preserves.
 //!
 //! To find code that the search has missed, mappings that are made right after the patch are
 //! checked ([`check`]). A libc with such code is thus refused at the start.
@@ -122,7 +122,7 @@ unsafe extern "C" fn zone_mmap<const HALF: usize>() {
         "jne 29f",
         "test rdi, rdi",
         "jz 20b",
-        // ld.so's first map of a library gets the next address of the list. The map has
+        // ld.so's first map of a library receives the next address of the list. The map has
         // MAP_DENYWRITE, or no access rights if ld.so first reserves space for an aligned library.
         "29: cmp qword ptr [rip + {library_addresses}], 0",
         "je 8f",
@@ -215,8 +215,8 @@ unsafe extern "C" fn zone_mremap<const HALF: usize>() {
 
 /// Replaces `mov $30,%eax; syscall` (shmat).
 ///
-/// A segment of the runtime side gets the next address of the half. The size, which shmat(2) does
-/// not take as an argument, is obtained by shmctl(2) with IPC_STAT.
+/// A segment of the runtime side receives the next address of the half. The size, which shmat(2)
+/// does not take as an argument, is obtained by shmctl(2) with IPC_STAT.
 #[unsafe(naked)]
 unsafe extern "C" fn zone_shmat<const HALF: usize>() {
     naked_asm!(
@@ -367,12 +367,12 @@ pub fn make_stubs() -> Result<(), i32> {
 
 /// Makes ld.so map into this half for the runtime side from now on.
 ///
-/// After the start, only the MPI library opens libraries there.
+/// After the start, only the MPI library opens libraries in the reserved range.
 pub fn load_into(half: ReservedHalf) -> Result<(), i32> {
     // SAFETY: the page belongs to this module, and no other thread is in ld.so's mmap.
     unsafe { sys::protect(STUB_PAGE, 4096, 3)? };
     write_stub(Library::Loader, Patched::Mmap, half);
-    // SAFETY: as above.
+    // SAFETY: the page belongs to this module.
     unsafe { sys::protect(STUB_PAGE, 4096, 5) }
 }
 
@@ -390,7 +390,7 @@ pub enum PatchError {
 
 /// Maximum number of call sites of one system call in one library.
 ///
-/// glibc has up to three.
+/// glibc has up to three such call sites.
 const MAX_SITES: usize = 16;
 /// Address of the trampolines, which follow the stubs in the stub page.
 const TRAMPOLINES: usize = STUB_PAGE + 256;
@@ -402,9 +402,9 @@ const _: () = assert!(call_sites::MAX_BETWEEN + 5 <= TRAMPOLINE_SIZE);
 
 /// Redirects every call site of this system call in a library's code to the stub.
 ///
-/// The code of `library` begins at `code` and has `length` bytes. The stub pushes words
-/// below rsp, so code with a system call must not use the red zone (the area below rsp in leaf
-/// functions). glibc's functions with these calls do not use it.
+/// The code of `library` begins at `code` and has `length` bytes. The stub pushes words below rsp,
+/// so code with a system call must not use the red zone (the area below rsp in leaf functions).
+/// glibc's functions with these calls do not use the red zone.
 ///
 /// # Safety
 /// The range must be the mapped code of a library, and no other thread may run in it.
@@ -415,7 +415,7 @@ pub unsafe fn patch(
     length: usize,
 ) -> Result<(), PatchError> {
     let mut sites = [None; MAX_SITES];
-    // SAFETY: mapped code, guaranteed by the caller; not changed before the last use of the slice.
+    // SAFETY: the caller guarantees mapped code, which is unchanged while the slice is in use.
     let text = unsafe { core::slice::from_raw_parts(code as *const u8, length) };
     let mut found = call_sites::find(text, call.number());
     for site in &mut sites {
@@ -428,7 +428,7 @@ pub unsafe fn patch(
         return Err(PatchError::NotFound);
     }
     for site in sites.into_iter().flatten() {
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the caller guarantees mapped code in which no other thread runs.
         unsafe { redirect(code, site, library.stub(call)) }.map_err(PatchError::Protect)?;
     }
     Ok(())
@@ -437,7 +437,7 @@ pub unsafe fn patch(
 /// Makes the call site call the stub, which returns to the instruction after the `syscall`.
 ///
 /// # Safety
-/// As for [`patch`].
+/// The requirements of [`patch`] apply.
 unsafe fn redirect(code: usize, site: CallSite, stub: usize) -> Result<(), i32> {
     const NOP: u8 = 0x90;
     let mut bytes = [NOP; call_sites::LOAD_LENGTH + call_sites::MAX_BETWEEN + 2];
@@ -445,7 +445,7 @@ unsafe fn redirect(code: usize, site: CallSite, stub: usize) -> Result<(), i32> 
     let target = if site.between == 0 {
         stub
     } else {
-        // SAFETY: the instructions lie in the code, guaranteed by the caller.
+        // SAFETY: the instructions lie in the mapped code, which is readable.
         unsafe { trampoline(start + call_sites::LOAD_LENGTH, site.between, stub)? }
     };
     bytes[0] = 0xb8; // mov $target,%eax
@@ -453,8 +453,8 @@ unsafe fn redirect(code: usize, site: CallSite, stub: usize) -> Result<(), i32> 
     bytes[5..7].copy_from_slice(&[0xff, 0xd0]); // call *%rax
     let first_page = start & !4095;
     let pages = (start + site.length() - first_page).next_multiple_of(4096);
-    // SAFETY: the pages contain code of the library; guaranteed by the caller, no other thread runs
-    // in it.
+    // SAFETY: the pages contain code of the library, in which no other thread runs, as the caller
+    // guarantees.
     unsafe {
         sys::protect(first_page, pages, 7)?;
         core::ptr::copy_nonoverlapping(bytes.as_ptr(), start as *mut u8, site.length());

@@ -3,9 +3,9 @@
 //! MPI 4.1, 7.7 and 19.3.7, define the conversions.
 //!
 //! A key that Fortran creates has callbacks in Fortran. The C procedures receive callbacks of this
-//! module, which convert the arguments and call the program's. The integers have the size of an
-//! address. Marks in the key and in the address of the copy function tell the runtime that the
-//! values are integers ([`understudy_abi::fortran`]).
+//! module, which convert the arguments and call the program's callbacks. The integers have the
+//! size of an address. Marks in the key and in the address of the copy function tell the runtime
+//! that the values are integers ([`understudy_abi::fortran`]).
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use crate::mpi::*;
@@ -150,7 +150,7 @@ unsafe extern "C" fn copy<T: Integer, O: AttributeOwner>(
     copied: *mut *mut c_void,
     flag: *mut c_int,
 ) -> c_int {
-    // SAFETY: guaranteed by the caller; Fortran passes arguments by their addresses.
+    // SAFETY: the extra state is an `AttributeKey`; Fortran passes arguments by their addresses.
     unsafe {
         let key = &*key.cast::<AttributeKey<T>>();
         let (mut number, mut extra_state) = (O::NUMBER(object), T::of(key.extra_state));
@@ -176,14 +176,14 @@ unsafe extern "C" fn copy<T: Integer, O: AttributeOwner>(
 /// C callback that calls a key's delete subroutine.
 ///
 /// # Safety
-/// As [`copy`].
+/// The requirements of [`copy`] apply.
 unsafe extern "C" fn delete<T: Integer, O: AttributeOwner>(
     object: Handle,
     mut keyval: c_int,
     value: *mut c_void,
     key: *mut c_void,
 ) -> c_int {
-    // SAFETY: guaranteed by the caller; Fortran passes arguments by their addresses.
+    // SAFETY: the extra state is an `AttributeKey`; Fortran passes arguments by their addresses.
     unsafe {
         let key = &*key.cast::<AttributeKey<T>>();
         let (mut number, mut extra_state) = (O::NUMBER(object), T::of(key.extra_state));
@@ -210,7 +210,7 @@ unsafe fn create_key<T: Integer, O: AttributeOwner>(
     extra_state: *const T,
     [keyval, ierr]: [*mut c_int; 2],
 ) {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the program passes valid arguments, as the standard requires.
     unsafe {
         let key = AttributeKey {
             copy: copy_subroutine,
@@ -307,7 +307,7 @@ unsafe fn store_attribute<T: Integer>(
     let (mut attribute, mut is_set) = (core::ptr::null_mut(), 0);
     let rc = get(&mut attribute, &mut is_set);
     if rc == SUCCESS && is_set != 0 {
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the caller guarantees that the pointers are the program's, which are valid.
         unsafe {
             let integer = if is_address {
                 *attribute.cast::<c_int>() as isize
@@ -331,7 +331,7 @@ unsafe fn get_comm_attribute<T: Integer>(
     value: *mut T,
     flag_and_ierr: [*mut c_int; 2],
 ) {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the program passes valid arguments, as the standard requires.
     unsafe {
         let (comm, keyval) = (PMPI_Comm_f2c(*comm), *keyval);
         let is_predefined = (0..FIRST_WIN_KEY).contains(&keyval);
@@ -351,7 +351,7 @@ pub unsafe extern "C" fn comm_get_attr(
     flag: *mut c_int,
     ierr: *mut c_int,
 ) {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the program passes valid arguments, as the standard requires.
     unsafe { get_comm_attribute(comm, keyval, value, [flag, ierr]) }
 }
 
@@ -362,7 +362,7 @@ pub unsafe extern "C" fn attr_get(
     flag: *mut c_int,
     ierr: *mut c_int,
 ) {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the program passes valid arguments, as the standard requires.
     unsafe { get_comm_attribute(comm, keyval, value, [flag, ierr]) }
 }
 
@@ -448,7 +448,7 @@ pub unsafe extern "C" fn win_create_keyval(
 
 /// Open MPI's key of MPI_WIN_SIZE, whose attribute is the address of the size.
 ///
-/// The key before is MPI_WIN_BASE, whose value is an address in Fortran, too.
+/// The preceding key is MPI_WIN_BASE, whose value is an address in C and in Fortran.
 const WIN_SIZE: c_int = 8;
 /// Open MPI's key of MPI_WIN_DISP_UNIT; MPI_WIN_CREATE_FLAVOR and MPI_WIN_MODEL follow.
 ///

@@ -91,7 +91,7 @@ pub unsafe extern "C" fn op_create(
 type ErrorSubroutine = unsafe extern "C" fn(*mut c_int, *mut c_int);
 /// C function that handles errors, with a closure as its fifth argument.
 ///
-/// The third and the fourth argument are unspecified: the standard's variadic ones.
+/// The third and the fourth argument, which the standard declares as variadic, are unspecified.
 type ErrorHandler<F> = unsafe extern "C" fn(*const Handle, *mut c_int, u64, u64, *const Closure<F>);
 
 /// Error handler of communicators that calls a subroutine.
@@ -113,7 +113,7 @@ unsafe extern "C" fn handle_comm_error(
 /// Error handler of files that calls a subroutine.
 ///
 /// # Safety
-/// As [`handle_comm_error`].
+/// The requirements of [`handle_comm_error`] apply.
 unsafe extern "C" fn handle_file_error(
     file: *const Handle,
     code: *mut c_int,
@@ -128,7 +128,7 @@ unsafe extern "C" fn handle_file_error(
 /// Error handler of windows that calls a subroutine.
 ///
 /// # Safety
-/// As [`handle_comm_error`].
+/// The requirements of [`handle_comm_error`] apply.
 unsafe extern "C" fn handle_win_error(
     win: *const Handle,
     code: *mut c_int,
@@ -156,7 +156,7 @@ unsafe fn create(
     ierr: *mut c_int,
 ) {
     let mut handle = NO_HANDLE;
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the program passes valid arguments, as the standard requires.
     unsafe {
         let rc = procedure(closure(handler as *const c_void, function), &mut handle);
         if rc == SUCCESS {
@@ -171,7 +171,7 @@ pub unsafe extern "C" fn comm_create_errhandler(
     errhandler: *mut c_int,
     ierr: *mut c_int,
 ) {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the program passes valid arguments, as the standard requires.
     unsafe {
         create(
             PMPI_Comm_create_errhandler,
@@ -188,7 +188,7 @@ pub unsafe extern "C" fn errhandler_create(
     errhandler: *mut c_int,
     ierr: *mut c_int,
 ) {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the program passes valid arguments, as the standard requires.
     unsafe {
         create(
             PMPI_Comm_create_errhandler,
@@ -205,7 +205,7 @@ pub unsafe extern "C" fn file_create_errhandler(
     errhandler: *mut c_int,
     ierr: *mut c_int,
 ) {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the program passes valid arguments, as the standard requires.
     unsafe {
         create(
             PMPI_File_create_errhandler,
@@ -222,7 +222,7 @@ pub unsafe extern "C" fn win_create_errhandler(
     errhandler: *mut c_int,
     ierr: *mut c_int,
 ) {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the program passes valid arguments, as the standard requires.
     unsafe {
         create(
             PMPI_Win_create_errhandler,
@@ -251,7 +251,7 @@ struct GeneralizedRequest {
 /// MPI must call this function with a [`GeneralizedRequest`] as the extra state.
 unsafe extern "C" fn query(state: *mut c_void, status: *mut Status) -> c_int {
     let (state, mut rc) = (state.cast::<GeneralizedRequest>(), SUCCESS);
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the extra state is a `GeneralizedRequest`.
     unsafe { ((*state).query)((*state).extra_state, status, &mut rc) };
     rc
 }
@@ -259,10 +259,11 @@ unsafe extern "C" fn query(state: *mut c_void, status: *mut Status) -> c_int {
 /// C callback that calls the free subroutine.
 ///
 /// # Safety
-/// As [`query`].
+/// The requirements of [`query`] apply.
 unsafe extern "C" fn free(state: *mut c_void) -> c_int {
     let rc = &mut { SUCCESS };
-    // SAFETY: guaranteed by the caller; MPI makes no further call for the request.
+    // SAFETY: the extra state is a `GeneralizedRequest`; MPI makes no further call for the
+    // request.
     unsafe {
         let state = Box::from_raw(state.cast::<GeneralizedRequest>());
         (state.free)(state.extra_state, rc);
@@ -273,10 +274,10 @@ unsafe extern "C" fn free(state: *mut c_void) -> c_int {
 /// C callback that calls the cancel subroutine.
 ///
 /// # Safety
-/// As [`query`].
+/// The requirements of [`query`] apply.
 unsafe extern "C" fn cancel(state: *mut c_void, complete: c_int) -> c_int {
     let (state, mut rc) = (state.cast::<GeneralizedRequest>(), SUCCESS);
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the extra state is a `GeneralizedRequest`.
     unsafe { ((*state).cancel)((*state).extra_state, &mut logical(complete != 0), &mut rc) };
     rc
 }

@@ -22,7 +22,7 @@ unsafe extern "C" {
         extent: *const c_void,
         extra_state: *mut isize,
     ) -> c_int;
-    // MPI_CONVERSION_FN_NULL (no conversion is necessary), as compilers mangle the name.
+    // MPI_CONVERSION_FN_NULL (no conversion is necessary) under the names that compilers give it.
     fn mpi_conversion_fn_null();
     fn mpi_conversion_fn_null_();
     fn mpi_conversion_fn_null__();
@@ -55,8 +55,8 @@ pub unsafe extern "C" fn register_datarep(
     ierr: *mut c_int,
     datarep_length: c_int,
 ) {
-    // SAFETY: the program passes valid arguments, as the standard requires; the lengths of strings
-    // come last.
+    // SAFETY: the program passes valid arguments, as the standard requires; Fortran passes the
+    // lengths of strings last.
     let rc = unsafe {
         let name = string(datarep, datarep_length);
         let (read, write) = (

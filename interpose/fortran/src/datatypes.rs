@@ -36,7 +36,7 @@ const fn sized(class: c_int, size: c_int, number: c_int) -> SizedType {
 
 /// All datatypes with a class.
 ///
-/// The first one that Open MPI has is used where several have one class and size.
+/// Several datatypes may have one class and size; the first one that Open MPI supports is used.
 const TYPES: [SizedType; 12] = [
     sized(INTEGER, 1, 8),
     sized(INTEGER, 2, 9),

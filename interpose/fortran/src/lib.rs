@@ -2,11 +2,11 @@
 //!
 //! Open MPI's Fortran procedures (`libmpi_mpifh`, and on top of it those of the modules `mpi` and
 //! `mpi_f08`) call C procedures, which the preload library replaces. Some of them, however, read
-//! the library's objects behind handles, which fails for virtual handles. This library defines
-//! these procedures under all names that compilers give them, and is preloaded in front of the
-//! bindings. Its procedures call only C procedures, so the runtime contains no code for Fortran.
-//! Their data, such as a callback with its extra state, is in the program's heap and is rolled
-//! back with it.
+//! the library's objects to which handles refer, which fails for virtual handles. This library
+//! defines these procedures under all names that compilers give them, and is preloaded in front of
+//! the bindings. Its procedures call only C procedures, so the runtime contains no code for
+//! Fortran. Their data, such as a callback with its extra state, is in the program's heap and is
+//! rolled back with it.
 #![no_std]
 
 extern crate alloc;

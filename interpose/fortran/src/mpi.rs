@@ -99,7 +99,7 @@ fn is_at(address: *const c_int, constant: *const c_int) -> bool {
     core::ptr::eq(address, constant)
 }
 
-/// Converts the address of a buffer to C: C's constant for `MPI_IN_PLACE` and `MPI_BOTTOM`.
+/// Converts the address of a buffer to C: C's constants for `MPI_IN_PLACE` and `MPI_BOTTOM`.
 pub fn data(buffer: *mut c_void) -> *mut c_void {
     if is_at(buffer.cast(), &raw const mpi_fortran_in_place_) {
         IN_PLACE
@@ -175,7 +175,7 @@ fn query_true() -> c_int {
 
 /// Converts `count` datatypes to C.
 ///
-/// MPI ignores them if the buffer is `MPI_IN_PLACE`; none is then converted.
+/// MPI ignores the datatypes if the buffer is `MPI_IN_PLACE`; the result is then empty.
 ///
 /// # Safety
 /// `list` must contain at least this number of datatypes.
@@ -187,7 +187,7 @@ pub unsafe fn types(
     if buffer == IN_PLACE {
         return Vec::new();
     }
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `list` contains this number of datatypes.
     (0..count())
         .map(|i| unsafe { PMPI_Type_f2c(*list.add(i)) })
         .collect()

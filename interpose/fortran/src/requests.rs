@@ -63,7 +63,7 @@ impl Requests {
     unsafe fn from_fortran(numbers: *mut c_int, count: c_int) -> Requests {
         let count = count.max(0) as usize;
         Requests {
-            // SAFETY: guaranteed by the caller.
+            // SAFETY: the caller guarantees that `numbers` points to `count` requests.
             handles: (0..count)
                 .map(|i| unsafe { PMPI_Request_f2c(*numbers.add(i)) })
                 .collect(),
@@ -159,7 +159,7 @@ pub unsafe extern "C" fn testall(
     }
 }
 
-/// Stores the completed request and its index, or the index `MPI_UNDEFINED` if there is none.
+/// Stores the completed request and its index; `MPI_UNDEFINED` if no request is complete.
 fn put_one(all: &Requests, c_index: c_int, index: *mut c_int) {
     match usize::try_from(c_index) {
         Ok(completed) => {
@@ -240,7 +240,7 @@ unsafe fn wait_or_test_some(
     requests: *mut c_int,
     [outcount, indices, statuses, ierr]: [*mut c_int; 4],
 ) {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the program passes valid arguments, as the standard requires.
     unsafe {
         let (mut all, mut completed) = (Requests::from_fortran(requests, *incount), UNDEFINED);
         let rc = procedure(
@@ -271,7 +271,7 @@ pub unsafe extern "C" fn waitsome(
     statuses: *mut c_int,
     ierr: *mut c_int,
 ) {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the program passes valid arguments, as the standard requires.
     unsafe {
         wait_or_test_some(
             PMPI_Waitsome,
@@ -290,7 +290,7 @@ pub unsafe extern "C" fn testsome(
     statuses: *mut c_int,
     ierr: *mut c_int,
 ) {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the program passes valid arguments, as the standard requires.
     unsafe {
         wait_or_test_some(
             PMPI_Testsome,

@@ -1,6 +1,6 @@
 //! Fortran's strings, which have a fixed length and are padded with blanks.
 //!
-//! Also the procedures that return values of info objects (MPI 4.1, 10) as such strings.
+//! The module also contains the procedures that return values of info objects (MPI 4.1, 10).
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use crate::mpi::*;
@@ -27,9 +27,9 @@ unsafe extern "C" {
 /// Returns a C string without leading and trailing blanks.
 ///
 /// # Safety
-/// `text` must have this length.
+/// `text` must point to `length` bytes.
 pub unsafe fn string(text: *const u8, length: c_int) -> Vec<u8> {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `text` has `length` bytes.
     let text = unsafe { core::slice::from_raw_parts(text, length.max(0) as usize) };
     let is_text = |byte: &u8| *byte != b' ';
     let first = text.iter().position(is_text).unwrap_or(text.len());
@@ -43,9 +43,9 @@ pub unsafe fn string(text: *const u8, length: c_int) -> Vec<u8> {
 /// Stores a string and pads it with blanks.
 ///
 /// # Safety
-/// `string` must have this length.
+/// `string` must point to `length` bytes.
 unsafe fn fill(string: *mut u8, length: c_int, text: &[u8]) {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `string` has `length` bytes.
     let string = unsafe { core::slice::from_raw_parts_mut(string, length.max(0) as usize) };
     let copied = text.len().min(string.len());
     string[..copied].copy_from_slice(&text[..copied]);
@@ -55,14 +55,14 @@ unsafe fn fill(string: *mut u8, length: c_int, text: &[u8]) {
 /// Converts a string to C; Open MPI's bindings call this function and free the result.
 ///
 /// # Safety
-/// `text` must have this length; `result` must be writable.
+/// `text` must point to `length` bytes; `result` must be writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ompi_fortran_string_f2c(
     text: *const u8,
     length: c_int,
     result: *mut *mut u8,
 ) -> c_int {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `text` has `length` bytes and `result` is writable.
     unsafe { *result = string(text, length).leak().as_mut_ptr() };
     SUCCESS
 }
@@ -70,23 +70,23 @@ pub unsafe extern "C" fn ompi_fortran_string_f2c(
 /// Converts a C string to Fortran.
 ///
 /// # Safety
-/// `text` must be a C string; `result` must have this length.
+/// `text` must be a C string; `result` must point to `length` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ompi_fortran_string_c2f(
     text: *const c_char,
     result: *mut u8,
     length: c_int,
 ) -> c_int {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `text` is a C string and `result` has `length` bytes.
     unsafe { fill(result, length, core::ffi::CStr::from_ptr(text).to_bytes()) };
     SUCCESS
 }
 
-/// Returns a null-terminated C list of `count` strings, or of those before a blank one.
+/// Returns a null-terminated C list of `count` strings, or up to a blank string.
 ///
 /// # Safety
-/// The strings must have this length, and begin `stride` bytes after each other. Without `count`,
-/// one of them must be blank.
+/// The strings must have this length, and each must begin `stride` bytes after the previous one.
+/// Without `count`, one string must be blank.
 unsafe fn c_list(
     mut text: *const u8,
     count: Option<usize>,
@@ -95,7 +95,8 @@ unsafe fn c_list(
 ) -> *mut *mut u8 {
     let mut all = Vec::new();
     while count.is_none_or(|count| all.len() < count) {
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the caller guarantees that the strings have this length and distance; the loop
+        // ends at `count` or at a blank string.
         let one = unsafe { string(text, length) };
         if count.is_none() && one.len() == 1 {
             break;
@@ -110,8 +111,8 @@ unsafe fn c_list(
 /// Converts the arguments of MPI_Comm_spawn to C; Open MPI's bindings free the result.
 ///
 /// # Safety
-/// The strings must have this length, and begin `stride` bytes after each other; the last one must
-/// be blank. `result` must be writable.
+/// The strings must have this length, and each must begin `stride` bytes after the previous one;
+/// the last string must be blank. `result` must be writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ompi_fortran_argv_blank_f2c(
     array: *const u8,
@@ -119,7 +120,8 @@ pub unsafe extern "C" fn ompi_fortran_argv_blank_f2c(
     stride: c_int,
     result: *mut *mut *mut u8,
 ) -> c_int {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that the strings have this length and distance, the last one
+    // is blank, and `result` is writable.
     unsafe { *result = c_list(array, None, length, stride) };
     SUCCESS
 }
@@ -127,8 +129,8 @@ pub unsafe extern "C" fn ompi_fortran_argv_blank_f2c(
 /// Converts `count` strings like [`ompi_fortran_argv_blank_f2c`].
 ///
 /// # Safety
-/// The strings must have this length, and begin `stride` bytes after each other. `result` must be
-/// writable.
+/// The strings must have this length, and each must begin `stride` bytes after the previous one.
+/// `result` must be writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ompi_fortran_argv_count_f2c(
     array: *const u8,
@@ -137,7 +139,8 @@ pub unsafe extern "C" fn ompi_fortran_argv_count_f2c(
     stride: c_int,
     result: *mut *mut *mut u8,
 ) -> c_int {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `count` strings of this length and distance exist, and
+    // `result` is writable.
     unsafe { *result = c_list(array, Some(count.max(0) as usize), length, stride) };
     SUCCESS
 }
@@ -155,8 +158,9 @@ pub unsafe extern "C" fn ompi_fortran_multiple_argvs_f2c(
     result: *mut *mut *mut *mut u8,
 ) -> c_int {
     let row = |row: c_int| array.wrapping_offset(row as isize * length as isize);
-    // SAFETY: guaranteed by the caller. Fortran stores arrays by columns, so the strings of a row
-    // begin one column (`length * count` bytes) after each other.
+    // SAFETY: the caller guarantees that each row ends with a blank string and `result` is
+    // writable. Fortran stores arrays by columns, so each string of a row begins one column
+    // (`length * count` bytes) after the previous one.
     unsafe {
         let all: Vec<_> = (0..count)
             .map(|index| c_list(row(index), None, length, length * count))
@@ -172,7 +176,8 @@ pub unsafe extern "C" fn ompi_fortran_multiple_argvs_f2c(
 /// The program must pass valid arguments, as the standard requires.
 unsafe fn value_of(info: *const c_int, key: &[u8]) -> Result<Option<Vec<u8>>, c_int> {
     let (mut length, mut flag) = (0, 0);
-    // SAFETY: guaranteed by the caller; the buffer has space for the value and its terminator.
+    // SAFETY: the program passes valid arguments, as the standard requires; the buffer has space
+    // for the value and its terminator.
     unsafe {
         let (info, key) = (PMPI_Info_f2c(*info), key.as_ptr().cast());
         let rc = PMPI_Info_get_valuelen(info, key, &mut length, &mut flag);
@@ -219,8 +224,8 @@ pub unsafe extern "C" fn info_get(
     key_length: c_int,
     value_length: c_int,
 ) {
-    // SAFETY: the program passes valid arguments, as the standard requires; the lengths of strings
-    // come last.
+    // SAFETY: the program passes valid arguments, as the standard requires; Fortran passes the
+    // lengths of strings last.
     unsafe {
         let key_value = value_of(info, &string(key, key_length));
         let max_length = (*valuelen).max(0) as usize;
@@ -240,7 +245,8 @@ pub unsafe extern "C" fn info_get_string(
     key_length: c_int,
     value_length: c_int,
 ) {
-    // SAFETY: as above.
+    // SAFETY: the program passes valid arguments, as the standard requires; Fortran passes the
+    // lengths of strings last.
     unsafe {
         let key_value = value_of(info, &string(key, key_length));
         store_result(key_value, flag, ierr, |text| {

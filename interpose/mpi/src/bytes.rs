@@ -77,7 +77,8 @@ impl Bytes {
 
     /// Returns the datatype, which exists until this value is dropped.
     ///
-    /// Pending messages that use the datatype complete normally after that (MPI 4.1, 5.1.9).
+    /// Pending messages that use the datatype complete normally after the datatype is freed (MPI
+    /// 4.1, 5.1.9).
     pub fn datatype(&self) -> RealDatatype {
         self.datatype
     }

@@ -156,7 +156,7 @@ pub fn await_over() -> bool {
 
 /// Sets the MPI instance of this process.
 ///
-/// Calls are executed by the library if this instance is the required one.
+/// The library executes calls if this instance is the required instance.
 pub fn enter_instance(generation: Generation) {
     GENERATION.store(generation.0, Ordering::Release);
 }
@@ -168,7 +168,8 @@ pub fn leave_instance() {
 
 /// Guard during which calls are never abandoned.
 ///
-/// Used for local calls that do not wait, at any time, and for calls before any MPI instance.
+/// The guard is for local calls that do not wait, at any time, and for calls before any MPI
+/// instance.
 pub struct NeverAbandoned {
     page: usize,
 }
@@ -221,7 +222,7 @@ const REG_RIP: usize = libc::REG_RIP as usize;
 
 /// True in the thread with this number, which is 1 for the main thread.
 pub fn is_thread(number: u32) -> bool {
-    // SAFETY: gettid(2), getpid(2).
+    // SAFETY: gettid(2) and getpid(2) have no preconditions.
     let (thread, process) = unsafe {
         (
             libc::syscall(libc::SYS_gettid),
@@ -248,7 +249,7 @@ unsafe extern "C" fn handle_interrupt(_: c_int, _: *mut c_void, context: *mut li
     if FRAME.load(Ordering::Relaxed) == 0 {
         let handler = OUTSIDE_HANDLER.load(Ordering::Relaxed);
         if !handler.is_null() {
-            // SAFETY: set by `set_outside_handler`.
+            // SAFETY: a function of this type, stored by `set_outside_handler`.
             unsafe { std::mem::transmute::<*mut c_void, OutsideHandler>(handler)(context) };
         }
     } else if is_over() && is_caller() {
@@ -412,7 +413,7 @@ macro_rules! calls {
 
 // The words lie above the frame and the return address (64 bytes together), and the last word is
 // pushed first. After each push, the stack pointer is one word lower. The word to be pushed next is
-// one word lower, too, so all pushes of a function have the same offset.
+// also one word lower, so all pushes of a function have the same offset.
 calls! {
     call_0: 0;
     call_1: 1, "push qword ptr [rsp + 64 + 8]";

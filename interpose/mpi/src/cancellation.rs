@@ -5,8 +5,7 @@
 //! interrupt calls of the MPI library ([`INTERRUPT`]). The handler of this module is registered
 //! again after each `pthread_cancel` ([`restore_handler`]). It passes a cancellation on to the
 //! handler of the libc to which the thread belongs. A cancellation is a signal that this process
-//! has sent by tgkill(2), which libc's handler checks as well; any other signal is an
-//! interruption.
+//! has sent by tgkill(2), which libc's handler also checks; any other signal is an interruption.
 #![allow(unsafe_code)]
 
 use crate::side::signals::{self, Action};
@@ -111,7 +110,7 @@ pub fn restore_program(saved: [u64; 2]) {
     }
 }
 
-/// Handler of the signal.
+/// Handler of [`INTERRUPT`].
 ///
 /// Leaves nothing on the stack when it jumps to libc's handler, which may unwind the stack.
 #[unsafe(naked)]

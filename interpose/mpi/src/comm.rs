@@ -72,7 +72,7 @@ impl RealComm {
     /// Returns the rank of this process.
     ///
     /// # Errors
-    /// As for [`size`](Self::size).
+    /// The errors are those of [`size`](Self::size).
     pub fn rank(self) -> Result<Rank> {
         let mut rank = 0;
         // SAFETY: a local query, which writes one number.
@@ -111,12 +111,12 @@ impl RealComm {
         Ok(ordered)
     }
 
-    /// Blocks until all processes have called this.
+    /// Blocks until all processes have called this method.
     ///
     /// # Errors
     /// The library's error.
     pub fn barrier(self) -> Result<()> {
-        // SAFETY: a collective without memory.
+        // SAFETY: a collective that accesses no memory of the caller.
         check(unsafe { real::PMPI_Barrier(self) })
     }
 
@@ -127,7 +127,7 @@ impl RealComm {
     pub fn start_barrier(self) -> Result<InFlight<Vec<u8>>> {
         InFlight::of(|set| {
             set.start(Vec::new(), |_, _, requests| {
-                // SAFETY: a collective without memory.
+                // SAFETY: a collective that accesses no memory of the caller.
                 started(requests, |request| unsafe {
                     real::PMPI_Ibarrier(self, request)
                 })
@@ -135,7 +135,7 @@ impl RealComm {
         })
     }
 
-    /// Blocks until all processes have called this, and sleeps meanwhile.
+    /// Blocks until all processes have called this method; sleeps between polls.
     ///
     /// The processors are thus left to processes that arrive late. This process sleeps between two
     /// polls for an eighth of the time that it has waited.
@@ -171,7 +171,8 @@ impl RealComm {
             set.start(vec![number, 0], |own, _, requests| {
                 let least = own.wrapping_byte_add(size_of::<u64>());
                 // SAFETY: one number each to read and write, which stay in place until the request
-                // is complete, and which no other code accesses before: see `start`.
+                // is complete, and which no other code accesses before its completion: see
+                // `InFlightSet::start`.
                 started(requests, |request| unsafe {
                     real::PMPI_Iallreduce(own, least, 1, datatype, op, self, request)
                 })
@@ -196,7 +197,7 @@ impl RealComm {
     /// the values of the other group.
     ///
     /// # Errors
-    /// As for [`broadcast`](Self::broadcast).
+    /// The errors are those of [`broadcast`](Self::broadcast).
     pub fn gather<T: Plain>(self, own: &[T]) -> Result<Vec<T>> {
         let length = length_of(own)?;
         let (from, all) = (
@@ -212,7 +213,7 @@ impl RealComm {
     /// Returns bytes of each process, of any length, in the order of their ranks.
     ///
     /// # Errors
-    /// As for [`broadcast`](Self::broadcast), for all bytes together.
+    /// The errors are those of [`broadcast`](Self::broadcast) with all bytes together.
     pub fn gather_bytes(self, own: &[u8]) -> Result<Vec<Vec<u8>>> {
         let lengths = self.gather(&[length_of(own)?])?;
         let (mut total, mut offsets): (c_int, _) = (0, Vec::with_capacity(lengths.len()));
@@ -272,7 +273,7 @@ impl RealComm {
     /// All processes must pass equal numbers of values.
     ///
     /// # Errors
-    /// As for [`allreduce_min_max`](Self::allreduce_min_max).
+    /// The errors are those of [`allreduce_min_max`](Self::allreduce_min_max).
     pub fn allreduce_sum(self, own: &[u64]) -> Result<Vec<u64>> {
         let number = RealDatatype(object(c"ompi_mpi_uint64_t"));
         let op = RealOp(object(c"ompi_mpi_op_sum"));

@@ -44,7 +44,8 @@ pub fn free_kept() {
 ///
 /// # Safety
 /// The memory must be valid until the value is dropped, stay in place if the value moves, and be
-/// accessed by no other code than the users of the value. Any bytes must be valid there.
+/// accessed by no other code than the users of the value. Any bytes must be valid values of the
+/// memory.
 pub unsafe trait Buffer: Send + 'static {
     /// Returns the address of the memory, and its length in bytes.
     fn memory(&mut self) -> (*mut c_void, usize);
@@ -118,7 +119,7 @@ impl<B: Buffer> InFlightSet<B> {
     /// Sends a buffer; the operation is complete only when the message is being received.
     ///
     /// # Errors
-    /// As for [`send`](Self::send).
+    /// The errors are those of [`send`](Self::send).
     pub fn send_synchronous(&mut self, to: Peer, buffer: B) -> Result<()> {
         self.start_sends(real::PMPI_Issend, [to], buffer)
     }
@@ -145,7 +146,7 @@ impl<B: Buffer> InFlightSet<B> {
     /// Posts a receive of at most as many bytes as the buffer has.
     ///
     /// # Errors
-    /// As for [`send`](Self::send).
+    /// The errors are those of [`send`](Self::send).
     pub fn receive(&mut self, from: Peer, buffer: B) -> Result<()> {
         self.start(buffer, |place, bytes, requests| {
             let (count, datatype) = (bytes.count(), bytes.datatype());
@@ -188,7 +189,7 @@ impl<B: Buffer> InFlightSet<B> {
     /// Returns the buffers, in the order of their starts, if all operations are complete.
     ///
     /// # Errors
-    /// As for [`send`](Self::send).
+    /// The errors are those of [`send`](Self::send).
     pub fn poll(&mut self) -> Result<Option<Vec<B>>> {
         self.check_instance()?;
         let (count, mut flag) = (self.requests.len() as c_int, 0);
@@ -286,9 +287,9 @@ impl<B: Buffer> InFlight<B> {
 }
 
 impl InFlight<Vec<u8>> {
-    /// Posts the receive of the next message that has arrived, if there is one.
+    /// Posts the receive of the next message, if a message has arrived.
     ///
-    /// Returns the sender, too. `from` is the sender; `None` allows any sender. `comm` must be a
+    /// Also returns the sender. `from` is the sender; `None` allows any sender. `comm` must be a
     /// communicator of all workers.
     pub fn receive_arrived(
         comm: RealComm,
@@ -326,7 +327,7 @@ mod tests {
 
     struct TestBuffer(#[allow(dead_code)] Arc<()>);
 
-    // SAFETY: no memory.
+    // SAFETY: the buffer has no memory.
     unsafe impl Buffer for TestBuffer {
         fn memory(&mut self) -> (*mut c_void, usize) {
             (std::ptr::null_mut(), 0)

@@ -102,8 +102,8 @@ pub fn symbol(name: &CStr) -> *mut c_void {
 pub(crate) fn release_error() {
     let dlerror = symbol(c"dlerror");
     if !dlerror.is_null() {
-        // SAFETY: dlerror(3) of that libc: the first call returns the error, the second one
-        // releases it.
+        // SAFETY: dlerror(3) of the library's libc: the first call returns the error, the second
+        // call releases the error.
         unsafe {
             let dlerror: extern "C" fn() -> *mut c_void = std::mem::transmute(dlerror);
             dlerror();
@@ -187,8 +187,8 @@ pub fn open_ahead<'a>(paths: impl Iterator<Item = &'a str>) -> usize {
 /// Makes the library's libc open libgcc's unwinder, by one call of backtrace(3).
 pub fn backtrace() {
     type Backtrace = unsafe extern "C" fn(*mut *mut c_void, c_int) -> c_int;
-    // SAFETY: backtrace(3) of that libc has this type, or there is none; there is room for one
-    // frame.
+    // SAFETY: backtrace(3) of the library's libc has this type, or is missing; the array has space
+    // for one frame.
     unsafe {
         let function: Option<Backtrace> = std::mem::transmute(symbol(c"backtrace"));
         if let Some(function) = function {
@@ -272,7 +272,7 @@ pub fn link_maps() -> impl Iterator<Item = &'static LinkMap> {
     unsafe { LinkMap::list(LinkMap::first_of(library)) }
 }
 
-/// `MPI_MAX_LIBRARY_VERSION_STRING` of MPICH, the greatest of all.
+/// `MPI_MAX_LIBRARY_VERSION_STRING` of MPICH, the greatest value of all libraries.
 const VERSION_CAPACITY: usize = 8192;
 
 /// Calls `visit` for each of the MPI side's libraries, in load order.

@@ -9,13 +9,13 @@ use std::ffi::c_int;
 /// All bytes of a value must be initialised, and any bytes must be a valid value.
 pub unsafe trait Plain: Copy + Send + 'static {}
 
-// SAFETY: a number.
+// SAFETY: an integer has no padding, and any bytes are a valid integer.
 unsafe impl Plain for u8 {}
-// SAFETY: a number.
+// SAFETY: an integer has no padding, and any bytes are a valid integer.
 unsafe impl Plain for c_int {}
-// SAFETY: a number.
+// SAFETY: an integer has no padding, and any bytes are a valid integer.
 unsafe impl Plain for u64 {}
-// SAFETY: a number.
+// SAFETY: an integer has no padding, and any bytes are a valid integer.
 unsafe impl Plain for i64 {}
-// SAFETY: values of this type, one after the other.
+// SAFETY: an array consists of values of `T` without padding.
 unsafe impl<T: Plain, const N: usize> Plain for [T; N] {}

@@ -1,16 +1,16 @@
 //! MPI side and its reset: state that the library, its threads and its libc change.
 //!
 //! A [`Snapshot`] is taken before the first `MPI_Init`. [`Snapshot::restore`] restores the state
-//! of that moment from any state: after an abandoned call, with running threads of the library, and
-//! after failures of its peers. After that the library can be initialised again, in another MPI
-//! instance. Nothing of the program or the runtime changes.
+//! of that moment from any state: after an abandoned call, with running threads of the library,
+//! and after failures of its peers. After the restoration, the library can be initialised again,
+//! in another MPI instance. Nothing of the program or the runtime changes.
 //!
 //! ```text
 //!   threads       terminated, if their stacks are in the library's half
 //!                 of the reserved range                                    (threads)
 //!   descriptors   closed, if they are new and not below MPI_FD_BASE        (descriptors)
 //!   signals       new handlers of that side are replaced by the old ones   (signals)
-//!   libraries     none may have been opened since                          (modules)
+//!   libraries     none may have been opened since the snapshot             (modules)
 //!   memory        new mappings are unmapped, old contents are restored     (memory)
 //!   the caller    thread-local data, keys and cancellation state           (thread)
 //! ```

@@ -2,8 +2,8 @@
 //!
 //! The MPI library may exit or abort because its process manager or another process has failed. A
 //! recovery resets the MPI library to its state before MPI_Init, so such an exit must not happen. A
-//! thread that calls one of these functions therefore waits for the recovery. The recovery abandons
-//! the main thread in that wait and terminates other threads.
+//! thread that calls exit(3), _exit(2) or abort(3) therefore waits for the recovery. The recovery
+//! abandons the main thread in that wait and terminates other threads.
 #![allow(unsafe_code)]
 
 use crate::threads::libc_function;
@@ -19,7 +19,7 @@ const FAILURE_REPORT_TIMEOUT_NS: u64 = 10_000_000_000;
 
 /// Function that returns true while a recovery of the MPI library is pending.
 ///
-/// The runtime side has no such function, and does not delay exits.
+/// The shim of the runtime side receives no such function, and does not delay exits.
 type IsRecoveryPending = extern "C" fn() -> bool;
 
 static IS_RECOVERY_PENDING: AtomicPtr<c_void> = AtomicPtr::new(null_mut());

@@ -1,11 +1,11 @@
 //! Lock of the descriptor table.
 //!
-//! A thread of the runtime or MPI side that creates a descriptor gets the lowest free number, which
-//! is in the program's range, until the descriptor is lifted ([`crate::descriptors`]). A checkpoint
-//! at this time would take the descriptor for the program's. A rollback at this time might restore
-//! a file of the program at this number, and the thread would write to that file. Therefore the
-//! thread that saves or restores the program's descriptors locks the table, and waits until no
-//! other thread is lifting.
+//! A thread of the runtime or MPI side that creates a descriptor receives the lowest free number,
+//! which is in the program's range, until the descriptor is lifted ([`crate::descriptors`]). A
+//! checkpoint at this time would take the descriptor for the program's. A rollback at this time
+//! might restore a file of the program at this number, and the thread would write to that file.
+//! Therefore the thread that saves or restores the program's descriptors locks the table, and
+//! waits until no other thread is lifting.
 #![allow(unsafe_code)]
 
 use crate::time::sleep_briefly;
@@ -40,7 +40,7 @@ pub fn begin_lift() -> LiftGuard {
     loop {
         LIFTING.fetch_add(1, SeqCst);
         let owner = LOCKING_THREAD.load(SeqCst);
-        // SAFETY: gettid(2).
+        // SAFETY: gettid(2) has no preconditions.
         if owner == 0 || owner == unsafe { gettid() } {
             return LiftGuard(());
         }
@@ -63,7 +63,7 @@ pub extern "C" fn understudy_shim_hold_descriptors() {
     if DEPTH.fetch_add(1, SeqCst) > 0 {
         return;
     }
-    // SAFETY: gettid(2).
+    // SAFETY: gettid(2) has no preconditions.
     LOCKING_THREAD.store(unsafe { gettid() }, SeqCst);
     for _ in 0..MAX_POLLS {
         if LIFTING.load(SeqCst) == 0 {
@@ -73,7 +73,7 @@ pub extern "C" fn understudy_shim_hold_descriptors() {
     }
 }
 
-/// Unlocks the table; called in a forked child as well.
+/// Unlocks the table; also called in a forked child.
 #[unsafe(no_mangle)]
 pub extern "C" fn understudy_shim_release_descriptors() {
     if DEPTH.fetch_sub(1, SeqCst) == 1 {

@@ -34,7 +34,7 @@ pub const F_DUPFD_CLOEXEC: c_int = 1030;
 /// New descriptors may have the number 1 or 2, which the exported `fcntl` would redirect.
 ///
 /// # Safety
-/// As fcntl(2).
+/// The requirements of fcntl(2) apply.
 pub unsafe fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
     static REAL: AtomicUsize = AtomicUsize::new(0);
     // SAFETY: libc's function takes these arguments.
@@ -74,10 +74,10 @@ pub fn record_descriptor(fd: c_int) {
 
 /// close(2); removes the descriptor from the set.
 ///
-/// After the close, the program may get the number.
+/// After the close, the kernel may assign the number to a descriptor of the program.
 ///
 /// # Safety
-/// As close(2).
+/// The requirements of close(2) apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn close(fd: c_int) -> c_int {
     static REAL: AtomicUsize = AtomicUsize::new(0);
@@ -95,7 +95,7 @@ pub unsafe extern "C" fn close(fd: c_int) -> c_int {
 /// close_range(2); removes the descriptors from the set.
 ///
 /// # Safety
-/// As close_range(2).
+/// The requirements of close_range(2) apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     static REAL: AtomicUsize = AtomicUsize::new(0);
@@ -169,7 +169,7 @@ macro_rules! lifted {
         /// libc's function of this name; lifts the new descriptor.
         ///
         /// # Safety
-        /// As libc's.
+        /// The requirements of libc's function apply.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($argument: $kind),*) -> c_int {
             static REAL: AtomicUsize = AtomicUsize::new(0);
@@ -180,7 +180,7 @@ macro_rules! lifted {
                     Ok(name) => name,
                     Err(_) => panic!(),
                 };
-            // SAFETY: libc's function has this type; the rest is guaranteed by the caller.
+            // SAFETY: libc's function has this type, and the caller meets its requirements.
             unsafe {
                 let real: unsafe extern "C" fn($($kind),*) -> c_int =
                     core::mem::transmute(libc_function(&REAL, NAME));
@@ -222,7 +222,7 @@ macro_rules! lifted_pairs {
         /// libc's function of this name; lifts both new descriptors.
         ///
         /// # Safety
-        /// As libc's.
+        /// The requirements of libc's function apply.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($argument: $kind,)* fds: *mut [c_int; 2]) -> c_int {
             static REAL: AtomicUsize = AtomicUsize::new(0);
@@ -257,7 +257,7 @@ lifted_pairs! {
 /// pipe2(2); lifts both new descriptors.
 ///
 /// # Safety
-/// As pipe2(2).
+/// The requirements of pipe2(2) apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pipe2(fds: *mut [c_int; 2], flags: c_int) -> c_int {
     static REAL: AtomicUsize = AtomicUsize::new(0);

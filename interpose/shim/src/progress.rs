@@ -23,7 +23,7 @@ pub static REAL: [(&AtomicUsize, &CStr); 1] = [(&WORKER_PROGRESS, c"ucp_worker_p
 /// `ucp_worker_progress`: returns non-zero if communication has progressed.
 ///
 /// # Safety
-/// As UCX's documentation requires.
+/// The requirements of UCX's documentation apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ucp_worker_progress(worker: *mut c_void) -> c_uint {
     /// Number of consecutive polls without progress, up to [`MAX_IDLE_POLLS`].

@@ -43,10 +43,11 @@ unsafe extern "C" {
 
 /// syscall(2).
 ///
-/// A caller passes as many arguments as the system call has; the values of the others are ignored.
+/// A caller passes as many arguments as the system call has; the values of the remaining
+/// parameters are ignored.
 ///
 /// # Safety
-/// As the system call requires.
+/// The requirements of the system call apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syscall(
     number: c_long,
@@ -57,7 +58,8 @@ pub unsafe extern "C" fn syscall(
     fifth: usize,
     sixth: usize,
 ) -> c_long {
-    // SAFETY: guaranteed by the caller; `__errno_location` is this thread's errno.
+    // SAFETY: the caller meets the requirements of the system call; `__errno_location` is this
+    // thread's errno.
     unsafe {
         let first = match number {
             WRITE | WRITEV => streams::redirected_descriptor(first as c_int) as usize,

@@ -1,4 +1,4 @@
-//! Functions of the MPI library whose names the shim exports as well.
+//! Functions of the MPI library whose names the shim also exports.
 //!
 //! libmpi calls these functions through its procedure linkage table, which ld.so binds to the
 //! shim's functions. A libmpi that lacks such a function never calls the shim's.

@@ -14,12 +14,12 @@ const RTLD_GLOBAL: c_int = 0x100;
 /// dlopen(3) without RTLD_GLOBAL.
 ///
 /// # Safety
-/// As dlopen(3).
+/// The requirements of dlopen(3) apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dlopen(file: *const c_char, flags: c_int) -> *mut c_void {
     static REAL: AtomicUsize = AtomicUsize::new(0);
-    // SAFETY: libc's function has this type; the rest is guaranteed by the caller. The function
-    // opens the library in the namespace of its caller, which is the shim's.
+    // SAFETY: libc's function has this type; the caller meets the requirements of dlopen(3). The
+    // function opens the library in the namespace of its caller, which is the shim's.
     unsafe {
         let real: unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void =
             core::mem::transmute(libc_function(&REAL, c"dlopen"));

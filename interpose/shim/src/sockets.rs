@@ -40,19 +40,19 @@ unsafe extern "C" {
 }
 
 fn is_not_a_socket() -> bool {
-    // SAFETY: errno of this thread.
+    // SAFETY: libc returns the address of this thread's errno, which is always valid.
     unsafe { __errno_location().read() == ENOTSOCK }
 }
 
 /// write(2) without SIGPIPE on sockets.
 ///
 /// # Safety
-/// As write(2).
+/// The requirements of write(2) apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn write(fd: c_int, data: *const c_void, length: usize) -> isize {
     static REAL: AtomicUsize = AtomicUsize::new(0);
     let fd = redirected_descriptor(fd);
-    // SAFETY: libc's function has this type; the rest is guaranteed by the caller.
+    // SAFETY: libc's function has this type; the caller meets the requirements of write(2).
     unsafe {
         let sent = sendto(fd, data, length, MSG_NOSIGNAL, core::ptr::null(), 0);
         if sent >= 0 || !is_not_a_socket() {
@@ -67,7 +67,7 @@ pub unsafe extern "C" fn write(fd: c_int, data: *const c_void, length: usize) ->
 /// writev(2) without SIGPIPE on sockets.
 ///
 /// # Safety
-/// As writev(2).
+/// The requirements of writev(2) apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn writev(fd: c_int, parts: *const c_void, count: c_int) -> isize {
     static REAL: AtomicUsize = AtomicUsize::new(0);
@@ -81,7 +81,8 @@ pub unsafe extern "C" fn writev(fd: c_int, parts: *const c_void, count: c_int) -
         control_length: 0,
         flags: 0,
     };
-    // SAFETY: as in `write`; sendmsg(2) takes the vector of writev(2).
+    // SAFETY: libc's function has this type; the caller meets the requirements of writev(2), whose
+    // vector sendmsg(2) takes.
     unsafe {
         let sent = sendmsg(fd, &message, MSG_NOSIGNAL);
         if sent >= 0 || !is_not_a_socket() {
@@ -96,7 +97,7 @@ pub unsafe extern "C" fn writev(fd: c_int, parts: *const c_void, count: c_int) -
 /// send(2) without SIGPIPE.
 ///
 /// # Safety
-/// As send(2).
+/// The requirements of send(2) apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn send(
     fd: c_int,
@@ -104,6 +105,6 @@ pub unsafe extern "C" fn send(
     length: usize,
     flags: c_int,
 ) -> isize {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller meets the requirements of send(2).
     unsafe { sendto(fd, data, length, flags | MSG_NOSIGNAL, core::ptr::null(), 0) }
 }

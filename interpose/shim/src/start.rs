@@ -70,14 +70,14 @@ pub unsafe extern "C" fn understudy_shim_start(start: *const ShimStart) -> c_int
 /// dl_iterate_phdr(3) of this namespace.
 ///
 /// # Safety
-/// As dl_iterate_phdr(3).
+/// The requirements of dl_iterate_phdr(3) apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn understudy_shim_iterate(
     callback: *const c_void,
     data: *mut c_void,
 ) -> c_int {
-    // SAFETY: guaranteed by the caller. The call must not be a tail call, because ld.so derives the
-    // namespace from the return address.
+    // SAFETY: the caller meets the requirements of dl_iterate_phdr(3). The call must not be a tail
+    // call, because ld.so derives the namespace from the return address.
     let result = unsafe { dl_iterate_phdr(callback, data) };
     core::hint::black_box(result)
 }

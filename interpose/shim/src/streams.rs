@@ -4,7 +4,7 @@
 //! as many bytes as it has already forwarded. Output of the MPI library must not be counted,
 //! because it does not repeat exactly: for example, a warning that MPI_Init prints is printed again
 //! in a replacement. The functions below therefore replace descriptors 1 and 2 by the ones passed
-//! to [`redirect_streams`], on which `stdout` and `stderr` of this libc are opened, too.
+//! to [`redirect_streams`], on which `stdout` and `stderr` of this libc are also opened.
 #![allow(unsafe_code)]
 
 use crate::descriptor_table::begin_lift;
@@ -97,7 +97,7 @@ macro_rules! with_redirected_descriptor {
             /// libc's function of this name, called with this namespace's descriptor.
             ///
             /// # Safety
-            /// As libc's.
+            /// The requirements of libc's function apply.
             #[unsafe(naked)]
             #[unsafe(no_mangle)]
             pub unsafe extern "C" fn $name() {
@@ -147,10 +147,10 @@ macro_rules! control {
         /// fcntl(2) with this namespace's descriptor; records a duplicate.
         ///
         /// # Safety
-        /// As libc's.
+        /// The requirements of libc's function apply.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(fd: c_int, command: c_int, argument: usize) -> c_int {
-            // SAFETY: guaranteed by the caller.
+            // SAFETY: the caller meets the requirements of libc's function.
             let result = unsafe { descriptors::fcntl(redirected_descriptor(fd), command, argument) };
             if matches!(command, F_DUPFD | F_DUPFD_CLOEXEC) {
                 record_descriptor(result);
@@ -165,7 +165,7 @@ control! { fcntl fcntl64 }
 /// dup(2); lifts the duplicate.
 ///
 /// # Safety
-/// As dup(2).
+/// The requirements of dup(2) apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dup(fd: c_int) -> c_int {
     static REAL: AtomicUsize = AtomicUsize::new(0);
@@ -181,7 +181,7 @@ pub unsafe extern "C" fn dup(fd: c_int) -> c_int {
 /// dup2(2), with descriptors 1 and 2 redirected.
 ///
 /// # Safety
-/// As dup2(2).
+/// The requirements of dup2(2) apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dup2(old: c_int, new: c_int) -> c_int {
     static REAL: AtomicUsize = AtomicUsize::new(0);
@@ -196,7 +196,7 @@ pub unsafe extern "C" fn dup2(old: c_int, new: c_int) -> c_int {
 /// dup3(2), with descriptors 1 and 2 redirected.
 ///
 /// # Safety
-/// As dup3(2).
+/// The requirements of dup3(2) apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
     static REAL: AtomicUsize = AtomicUsize::new(0);
@@ -213,7 +213,7 @@ pub unsafe extern "C" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
 /// A child's descriptors are not redirected, because the program that it executes writes to 1 and
 /// 2.
 fn new_descriptor(fd: c_int) -> c_int {
-    // SAFETY: getpid(2).
+    // SAFETY: getpid(2) has no preconditions.
     match unsafe { getpid() } == REDIRECTING_PROCESS.load(Relaxed) {
         true => redirected_descriptor(fd),
         false => fd,

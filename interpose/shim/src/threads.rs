@@ -59,7 +59,7 @@ const EAGAIN: c_int = 11;
 /// long as the process; a reinit unmaps all memory of the MPI side.
 ///
 /// # Safety
-/// As pthread_create(3).
+/// The requirements of pthread_create(3) apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_create(
     thread: *mut usize,
@@ -136,7 +136,7 @@ pub extern "C" fn understudy_shim_after_cancellation(function: extern "C" fn()) 
 /// runtime's handler.
 ///
 /// # Safety
-/// As pthread_cancel(3).
+/// The requirements of pthread_cancel(3) apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_cancel(thread: usize) -> c_int {
     static REAL: AtomicUsize = AtomicUsize::new(0);

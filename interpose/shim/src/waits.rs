@@ -71,7 +71,7 @@ static PREEMPTIONS: AtomicU64 = AtomicU64::new(0);
 
 /// Sets the byte that contains the kind of wait of the current MPI call.
 ///
-/// Until it is set, all polls count as one call.
+/// Until the byte is set, all polls count as one call.
 ///
 /// # Safety
 /// The byte must live as long as the process.
@@ -96,7 +96,7 @@ fn initial_poll_count(wait_kind: u8) -> u32 {
     }
 }
 
-/// Returns the number of previous polls of this call, and counts this one.
+/// Returns the number of previous polls of this call, and counts this poll.
 ///
 /// Two threads that poll simultaneously may count as one.
 pub fn count_poll() -> u32 {
@@ -131,9 +131,9 @@ fn is_sleep_due(polls: u32) -> bool {
 ///
 /// The function also sets the time of the next sleep.
 ///
-/// Another thread needs the processor if the kernel has preempted this one since the last sleep.
-/// Sleeping in all other cases would be expensive, because it also delays the processes that send
-/// to this one: MPI_Accumulate of 1 MiB took 1.3 times as long.
+/// Another thread needs the processor if the kernel has preempted this thread since the last
+/// sleep. Sleeping in all other cases would be expensive, because a sleep also delays the
+/// processes that send to this process: MPI_Accumulate of 1 MiB took 1.3 times as long.
 fn sleep_if_needed() {
     let is_long = now() - WAIT_START_NS.load(Relaxed) >= LONG_WAIT_NS;
     let preemptions = preemptions();
@@ -153,7 +153,7 @@ pub fn yield_or_sleep(polls: u32) -> c_int {
     // SAFETY: libc's function of this type.
     let real: unsafe extern "C" fn() -> c_int =
         unsafe { transmute(libc_function(&REAL, c"sched_yield")) };
-    // SAFETY: sched_yield(2).
+    // SAFETY: sched_yield(2) has no preconditions.
     unsafe { real() }
 }
 

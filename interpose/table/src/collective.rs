@@ -140,8 +140,8 @@ pub(crate) fn nonblocking(out: &mut String, procedure: &Procedure) {
 
 /// Returns expressions for the length of an array and for the condition of reading it.
 ///
-/// The library reads as many elements. If the condition is false, the standard permits this process
-/// to pass an undefined array, which must not be read.
+/// The library reads this number of elements. If the condition is false, the standard permits this
+/// process to pass an undefined array, which must not be read.
 fn array_length_and_condition(
     procedure: &Procedure,
     parameter: &Parameter,

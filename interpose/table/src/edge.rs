@@ -89,14 +89,14 @@ fn direction(parameter: &Parameter) -> &'static str {
 
 /// Translation of an argument.
 enum ArgumentTranslation {
-    /// Equal in all ABIs.
+    /// Argument that is equal in all ABIs.
     None,
-    /// Replaced by the value of this expression.
+    /// Argument that is replaced by the value of this expression.
     Value(String),
-    /// Replaced by the address of converted elements.
+    /// Argument that is replaced by the address of converted elements.
     ///
-    /// The expression creates the object that contains them, and that converts the results after
-    /// the call.
+    /// The expression creates the object that contains the elements, and that converts the results
+    /// after the call.
     Object(String),
 }
 
@@ -178,7 +178,7 @@ fn returned(procedure: &Procedure) -> Option<String> {
 
 /// Returns true if a procedure copies a status between C and Fortran.
 ///
-/// Both have equal layouts in all ABIs except Open MPI's.
+/// Both statuses have equal layouts in all ABIs except Open MPI's.
 fn copies_status(procedure: &Procedure) -> bool {
     let is_status = |parameter: &Parameter| {
         matches!(

@@ -185,7 +185,7 @@ fn function_name(name: &str) -> String {
 
 /// Translation of a parameter.
 enum Narrowing {
-    /// Passed unchanged.
+    /// Parameter that is passed unchanged.
     Unchanged,
     /// Number that must fit an int.
     Value,
@@ -207,7 +207,7 @@ fn narrowed(twin: &Procedure, index: usize, large: &[&str]) -> Narrowing {
     }
 }
 
-/// Returns the datatype whose elements a parameter counts, if there is one.
+/// Returns the datatype whose elements a parameter counts, if it counts elements.
 ///
 /// Such elements can be passed as one element of a datatype that contains them.
 fn elements_of(twin: &Procedure, index: usize) -> Option<String> {

@@ -138,7 +138,7 @@ pub fn generated_sources() -> Vec<GeneratedFile> {
 /// Returns all generated files, including the catalogue of messages and documents.
 ///
 /// # Panics
-/// As for [`generated_sources`].
+/// The panics are those of [`generated_sources`].
 pub fn generated_files() -> Vec<GeneratedFile> {
     let mut files = generated_sources();
     let others = [

@@ -24,7 +24,7 @@ named! {
         Completion = "Completion",
         /// Probes, including matched ones.
         Probe = "Probe",
-        /// Queries and changes of a status object; they have no handle.
+        /// Queries and changes of a status object, which have no handle.
         Status = "Status",
         Pack = "Pack",
         /// Blocking collectives, including those on neighbourhoods (chapters 6 and 8).
@@ -78,7 +78,7 @@ named! {
         Persistent = "persistent",
         /// Generated: one call of a function of the runtime's `calls`.
         ///
-        /// The function gets the remaining words of the column and all arguments.
+        /// The function receives the remaining words of the column and all arguments.
         Call = "call",
         /// Generated: a function of `calls` stores the handle that the library creates.
         Construct = "construct",
@@ -135,7 +135,7 @@ named! {
 named! {
     /// Special properties of a procedure.
     Flag {
-        /// Deprecated in MPI 4.1 or before.
+        /// Deprecated in MPI 4.1 or an earlier version.
         Deprecated = "deprecated",
         /// Removed from the standard.
         Removed = "removed",

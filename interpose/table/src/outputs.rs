@@ -86,13 +86,13 @@ fn is_new_window(parameter: &Parameter) -> bool {
 
 /// Returns expressions for the unit and the amounts of an output.
 ///
-/// The product of all is the size of the output.
+/// The product of the unit and all amounts is the size of the output.
 ///
 /// `None` if the size is unknown. For example, a buffer of length `recvcount*recvtype*comm_size`
 /// has the unit `Unit::Datatype`, and the amounts `Amount::Value` and `Amount::Members`.
 fn unit_and_amounts(procedure: &Procedure, parameter: &Parameter) -> Option<(String, Vec<String>)> {
-    // Names and values of the tool interface have various lengths, or none. Data that other
-    // processes write into a window is not recorded.
+    // Names and values of the tool interface have various lengths, or no length in the table. Data
+    // that other processes write into a window is not recorded.
     if procedure.class == Class::Tool || is_new_window(parameter) {
         return None;
     }

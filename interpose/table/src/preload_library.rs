@@ -7,7 +7,7 @@ use std::fmt::Write;
 /// Macro that defines thunks, which jump to an entry of the runtime with their slot.
 ///
 /// A thunk changes neither the stack nor a register with an argument, so the unwinder needs no
-/// description of it.
+/// description of a thunk.
 const THUNKS_MACRO: &str = r#"
 macro_rules! thunks {
     ($($slot:literal $index:literal $($name:ident)+;)*) => { $($(
@@ -65,8 +65,8 @@ pub(crate) fn counts(out: &mut String, table: &Table) {
 
 /// Numbers of words of stack arguments that the entries copy.
 ///
-/// The first entry copies none, the second one those of up to eight arguments, the third one those
-/// of the longest list.
+/// The first entry copies no words, the second entry the words of up to eight arguments, the third
+/// entry the words of the longest list.
 const STACK_WORDS: [usize; 3] = [0, 2, 8];
 /// Number of arguments that are passed in registers (System V ABI for x86-64, 3.2.3).
 const REGISTER_ARGUMENTS: usize = 6;

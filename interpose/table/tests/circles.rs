@@ -1,8 +1,8 @@
 //! Test that the files of a crate do not import each other in circles.
 //!
 //! Two files must not import from each other, directly or through further files. A module and its
-//! submodules are files like any others. Binaries are not checked. An import of a name that a
-//! module re-exports counts as an import from the file that defines the name.
+//! submodules count as separate files. Binaries are not checked. An import of a name that a module
+//! re-exports counts as an import from the file that defines the name.
 
 #[allow(dead_code, reason = "the test `style` uses all of it")]
 #[path = "style/lexer.rs"]
@@ -214,7 +214,7 @@ fn uses(sources: &[(Module, String)]) -> Uses {
 
 /// Returns the modules that are in circles, or on a path between circles.
 ///
-/// Modules that use no other, or that no other uses, are removed repeatedly.
+/// Modules that use no other module, or that no other module uses, are removed repeatedly.
 fn circles(mut uses: Uses) -> Uses {
     loop {
         let used: BTreeSet<Module> = uses.values().flatten().cloned().collect();

@@ -41,13 +41,14 @@ const _: () = assert!(std::mem::offset_of!(Frame, preserved) + 4 * 8 == OFFSET_O
 const _: () = assert!(std::mem::offset_of!(Frame, preserved) + 5 * 8 == OFFSET_OF_RBX);
 const _: () = assert!(std::mem::offset_of!(Frame, rsp) == OFFSET_OF_RSP);
 
-/// Address at which the next entry's frame ends; the stack grows downwards from it.
+/// Address at which the next entry's frame ends; the stack grows downwards from this address.
 ///
-/// While a handler runs, its own frame ends there.
+/// While a handler runs, its own frame ends at this address.
 pub static TOP: AtomicUsize = AtomicUsize::new(STACK_END);
 /// Value of [`TOP`] for an outermost entry, which is not made from a callback.
 ///
-/// The end of the stack, or a lower address while the program runs inside of [`super::run_user`].
+/// The value is the end of the stack, or a lower address while the program runs inside of
+/// [`super::run_user`].
 pub static BASE: AtomicUsize = AtomicUsize::new(STACK_END);
 
 /// Returns the frame of the innermost call under way.
@@ -72,8 +73,8 @@ pub fn top_frame() -> Option<*mut Frame> {
 
 /// Returns the addresses of three values in the frame of the last outermost call.
 ///
-/// The slot, the stack pointer and rbp, in this order. The values remain in memory after the call
-/// has returned, and other threads may read them.
+/// The values are the slot, the stack pointer and rbp, in this order. The values remain in memory
+/// after the call has returned, and other threads may read them.
 pub fn addresses_of_last_call() -> [u64; 3] {
     let frame = BASE.load(Ordering::Relaxed) - FRAME_SIZE;
     [frame, frame + OFFSET_OF_RSP, frame + OFFSET_OF_RBP].map(|address| address as u64)

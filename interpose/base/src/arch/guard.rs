@@ -11,9 +11,9 @@ static ESCAPE: AtomicUsize = AtomicUsize::new(0);
 /// Calls `function(argument)` so that a signal handler can end the call ([`escape_from`]).
 ///
 /// Acts like setjmp(3): saves the preserved registers on the stack, and the stack pointer in
-/// `ESCAPE`. `end_guarded_call` acts like longjmp(3): it restores both and returns to the caller of
-/// `guarded`. A function that returns normally takes the same way. r15 is pushed twice to align the
-/// stack.
+/// `ESCAPE`. `end_guarded_call` acts like longjmp(3): it restores the registers and the stack
+/// pointer, and returns to the caller of `guarded`. If the function returns normally, `guarded`
+/// ends by the same code. r15 is pushed twice to align the stack.
 ///
 /// # Safety
 /// The function must tolerate being ended at any point.

@@ -30,7 +30,7 @@ struct PreloadLibrary {
 
 // SAFETY: never changed; the code lives as long as the process, and the lock consists of atomics.
 unsafe impl Send for PreloadLibrary {}
-// SAFETY: as above.
+// SAFETY: never changed; the lock consists of atomics, which any thread may access.
 unsafe impl Sync for PreloadLibrary {}
 
 static PRELOAD_LIBRARY: OnceLock<PreloadLibrary> = OnceLock::new();
@@ -75,7 +75,7 @@ pub fn set_unlocked_functions(answer: AnswerFunction, record_effect: FileEffectF
         .store(record_effect as usize, Ordering::Relaxed);
 }
 
-/// Allows concurrent MPI calls, after all workers have agreed on it.
+/// Allows concurrent MPI calls, after all workers have agreed.
 ///
 /// To be called before a second thread calls MPI.
 pub fn allow_concurrent_calls() {
@@ -94,7 +94,8 @@ pub fn record_other_threads() {
 
 /// Sets the offset in bytes of the kernel's thread number in control blocks.
 ///
-/// Ignored if the control block of the calling main thread does not have its number there.
+/// The offset is ignored if the control block of the calling main thread does not contain the
+/// thread's number at this offset.
 pub fn set_thread_number_offset(offset: usize) {
     // SAFETY: glibc's control block is larger than the offset; gettid(2) has no preconditions.
     let is_confirmed =
@@ -151,8 +152,8 @@ pub fn share() {
 
 /// Requests that calls use the MPI lock as soon as possible. Any thread may call this function.
 ///
-/// From now on the main thread's calls take the lock. When the first of them has it,
-/// [`open_if_owned`] lets other threads in. Has no effect before [`prepare`].
+/// From now on the main thread's calls take the lock. When the first of these calls has acquired
+/// the lock, [`open_if_owned`] admits other threads. Has no effect before [`prepare`].
 pub fn request_sharing() {
     let is_prepared = !mpi_lock()
         .owner_thread_word
@@ -166,8 +167,8 @@ pub fn request_sharing() {
 
 /// Lets all threads use the MPI lock if the outermost call has acquired it.
 ///
-/// Before that, a call of the main thread could be in the runtime without the lock, and would not
-/// exclude other threads.
+/// Before the outermost call has acquired the lock, a call of the main thread could be in the
+/// runtime without the lock, and would not exclude other threads.
 pub fn open_if_owned() {
     if !is_shared() && outermost_owns_lock() {
         mpi_lock().is_shared.store(1, Ordering::SeqCst);
@@ -217,7 +218,7 @@ fn outermost_owns_lock() -> bool {
     top_frame().is_some_and(|frame| owns_lock(unsafe { &*frame }))
 }
 
-/// Returns the function that runs a callback and yields the lock meanwhile.
+/// Returns the function that runs a callback and yields the lock while the callback runs.
 ///
 /// `None` if no other thread exists, or if the innermost call, in `frame`, has not acquired the
 /// lock itself, because it is made from a callback that has not yielded the lock.
@@ -295,8 +296,8 @@ pub fn address_of_call(frame: &Frame) -> Option<u64> {
 
 /// Prepares the main thread to resume with the call in `frame`.
 ///
-/// The main thread gets the lock if the return of that call releases it. Otherwise the lock is
-/// free.
+/// The main thread acquires the lock if the return of that call releases the lock. Otherwise the
+/// lock is free.
 pub fn resume_main(frame: &Frame) {
     let state = mpi_lock();
     state.owner_thread.store(0, Ordering::Relaxed);
@@ -315,7 +316,7 @@ fn give_to_main(state: &MpiLock) {
     state.has_waiters.store(1, Ordering::SeqCst);
 }
 
-/// Gives the lock to the main thread if it lacks the lock in the runtime.
+/// Gives the lock to a main thread that is in the runtime without the lock.
 ///
 /// This happens if the main thread has entered the runtime before the lock was in use.
 pub fn acquire_for_main() {

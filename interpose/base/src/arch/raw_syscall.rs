@@ -15,7 +15,7 @@ pub fn word(at: usize) -> *mut usize {
 /// Makes a system call; returns its result, or the negative error number.
 ///
 /// # Safety
-/// As for the system call.
+/// The requirements of the system call apply.
 #[inline(always)]
 pub unsafe fn syscall(number: i64, arguments: [usize; 6]) -> isize {
     let [a, b, c, d, e, f] = arguments;

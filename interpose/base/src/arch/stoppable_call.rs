@@ -20,7 +20,7 @@ pub enum StopReason {
     Fault = 1,
     /// The function exceeded its time limit.
     TimeLimit,
-    /// All processes restart from the checkpoint, usually because another one has died.
+    /// All processes restart from the checkpoint, usually because another process has failed.
     Restart,
     /// The function has called MPI, or attempted to end the program.
     Call,
@@ -57,7 +57,8 @@ pub unsafe fn call_stoppable<T>(
         Ordering::Relaxed,
     );
     let timer = StopTimer::start(limit);
-    // SAFETY: gettid(2); `guarded` requires what the caller has promised.
+    // SAFETY: gettid(2); `guarded` requires a function that may be stopped at any point, which the
+    // caller guarantees.
     unsafe {
         RUNNER.store(libc::gettid(), Ordering::SeqCst);
         guarded(std::ptr::from_mut(argument).cast(), function);
@@ -108,7 +109,8 @@ pub fn stop(context: &mut libc::ucontext_t, reason: StopReason) -> bool {
     is_guarded
 }
 
-/// Stops a function that has called MPI. Serves as the handler of all slots meanwhile.
+/// Stops a function that has called MPI. Serves as the handler of all slots while a stoppable
+/// function runs.
 pub extern "C" fn stop_at_mpi_call() -> ! {
     STOP_REASON.store(StopReason::Call as u8, Ordering::Relaxed);
     // SAFETY: the caller runs inside of `guarded`.

@@ -13,7 +13,7 @@
 //!                                   │ handler's frames  │
 //! ```
 //!
-//! After a handler, the program usually resumes behind its call with the registers in the frame. A
+//! After a handler, the program usually resumes after its call with the registers in the frame. A
 //! recovery *rewinds* the frame instead: it overwrites the frame with the one of the last cut. Then
 //! the program resumes by making the call that the new frame describes.
 //!
@@ -35,7 +35,7 @@ static RUN_USER_STACK: AtomicUsize = AtomicUsize::new(0);
 pub static AFTER_HANDLER: AtomicU8 = AtomicU8::new(0);
 /// Flag: the frame was rewound, and its call must be made.
 pub const EXECUTE: u8 = 1;
-/// Address of the function to which the thread goes instead of executing the rewound frame.
+/// Address of the function that the thread calls instead of executing the rewound frame.
 ///
 /// The function does not return. Zero if unset.
 pub static DEPART: AtomicUsize = AtomicUsize::new(0);
@@ -70,21 +70,23 @@ pub fn set_handler(slot: usize, handler: *mut c_void) {
 /// # Safety
 /// To be called from a handler; `function` must take (up to) these five arguments.
 pub unsafe fn call_user(function: *const c_void, a: u64, b: u64, c: u64, d: u64, e: u64) -> u64 {
-    // SAFETY: the caller upholds the requirements.
+    // SAFETY: the caller guarantees that a handler runs, and that `function` takes up to five
+    // arguments.
     super::mpi_lock::as_program(|| unsafe { call_on_stack(function, a, b, c, d, e) })
 }
 
-/// Calls a callback of the program, and yields the MPI lock meanwhile.
+/// Calls a callback of the program, and yields the MPI lock while the callback runs.
 ///
-/// Other threads may make calls that wait for no other process. Only for callbacks that the runtime
-/// itself calls: inside the MPI library, no other thread may enter it.
+/// Other threads may make calls that wait for no other process. The function is only for callbacks
+/// that the runtime itself calls: while the MPI library runs a callback, no other thread may enter
+/// the library.
 ///
 /// # Safety
-/// As [`call_user`]; no state of the runtime may be borrowed.
+/// The requirements of [`call_user`] apply; no state of the runtime may be borrowed.
 pub unsafe fn call_program(function: *const c_void, arguments: [u64; 5]) -> u64 {
     let [a, b, c, d, e] = arguments;
     let Some(yielding_caller) = super::mpi_lock::yielding_caller(innermost_frame()) else {
-        // SAFETY: the caller upholds the requirements.
+        // SAFETY: the requirements of `call_user` are also those of this function.
         return unsafe { call_user(function, a, b, c, d, e) };
     };
     let callback = YieldingCallback {
@@ -92,7 +94,8 @@ pub unsafe fn call_program(function: *const c_void, arguments: [u64; 5]) -> u64 
         arguments,
         next_frame: &raw const TOP,
     };
-    // SAFETY: as above; `callback` stays in place until the callback has returned or is abandoned.
+    // SAFETY: the requirements of `call_user` are also those of this function; `callback` stays in
+    // place until the callback has returned or is abandoned.
     unsafe {
         call_on_stack(
             yielding_caller as *const c_void,
@@ -108,11 +111,11 @@ pub unsafe fn call_program(function: *const c_void, arguments: [u64; 5]) -> u64 
 /// Acts like [`call_user`], but does not change the thread-local data.
 ///
 /// Saves TOP, lowers it below its own frame, and switches to the stack of the innermost call's
-/// frame, 256 bytes below the stack pointer there. The call's frame ends at TOP, and its last word
-/// is that stack pointer.
+/// frame, 256 bytes below the stack pointer that this frame contains. The call's frame ends at
+/// TOP, and the frame's last word is the stack pointer.
 ///
 /// # Safety
-/// As [`call_user`].
+/// The requirements of [`call_user`] apply.
 #[unsafe(naked)]
 unsafe extern "C" fn call_on_stack(
     function: *const c_void,
@@ -151,13 +154,14 @@ unsafe extern "C" fn call_on_stack(
 
 /// Runs `run`; meanwhile callbacks use the stack of `frame` instead of the outermost entry's.
 ///
-/// For recoveries that call the program before they rewind the frame of the outermost entry.
+/// Recoveries use this function if they call the program before they rewind the frame of the
+/// outermost entry.
 pub fn on_stack_of<T>(frame: &Frame, run: impl FnOnce() -> T) -> T {
     let top = top_frame().unwrap_or_else(|| libc_abort());
     // SAFETY: the frame lies at the top of the runtime's stack while a handler runs.
     let before = unsafe { top.replace(*frame) };
     let result = run();
-    // SAFETY: as above.
+    // SAFETY: the handler still runs, so its frame is unchanged in place.
     unsafe { top.write(before) };
     result
 }
@@ -177,7 +181,7 @@ pub fn without_mpi<T>(refuse: extern "C" fn() -> !, run: impl FnOnce() -> T) -> 
 
 /// Abandons the program's current callbacks and the calls that have led to them.
 ///
-/// This handler becomes the outermost one.
+/// This handler becomes the outermost handler.
 pub fn abandon_callbacks() {
     super::mpi_lock::end_callbacks();
     TOP.store(BASE.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -199,7 +203,7 @@ pub fn depart_by(depart: extern "C" fn() -> !) {
     DEPART.store(depart as usize, Ordering::Relaxed);
 }
 
-/// Makes the calling thread execute the rewound frame after all.
+/// Cancels [`depart_by`]: the calling thread executes the rewound frame.
 pub fn cancel_departure() {
     DEPART.store(0, Ordering::Relaxed);
 }
@@ -255,8 +259,8 @@ pub fn is_recording() -> bool {
 
 /// Resumes the program on its stack, as if the call in `frame` had returned `result`.
 ///
-/// Returns when a handler calls [`leave_user`], with its argument. Until then, MPI calls of the
-/// program use the runtime's stack below this function's frame.
+/// Returns the argument of [`leave_user`] when a handler calls that function. Until then, MPI
+/// calls of the program use the runtime's stack below this function's frame.
 ///
 /// # Safety
 /// The program's memory must be in the state of that call.
@@ -298,7 +302,8 @@ pub unsafe extern "C" fn run_user(frame: *const Frame, result: u64) -> u64 {
 /// Makes [`run_user`] return `value`. The program is not resumed at its current position.
 ///
 /// # Safety
-/// To be called from a handler inside of [`run_user`]; values between the two are not dropped.
+/// To be called from a handler inside of [`run_user`]; values of functions between [`run_user`]
+/// and the handler are not dropped.
 #[unsafe(naked)]
 pub unsafe extern "C" fn leave_user(value: u64) -> ! {
     naked_asm!(
@@ -356,8 +361,8 @@ pub fn undivert(slots: &[u32]) {
 
 /// Return value of a call that is answered from the set-up log.
 ///
-/// Both rax and xmm0 get its bits, so that the value is right for calls that return an integer and
-/// for calls that return a double.
+/// Both rax and xmm0 receive the bits of the value, which is therefore right for calls that return
+/// an integer and for calls that return a double.
 #[repr(C)]
 pub struct AnsweredResult {
     integer: u64,

@@ -1,6 +1,6 @@
 //! Procedures of MPI 4.0 and later that are not generated.
 //!
-//! Each is implemented with procedures of the call table.
+//! Each procedure is implemented with procedures of the call table.
 #![allow(unsafe_code, clippy::missing_safety_doc)]
 
 use super::additions::{self as constant, BYTE, HANDLE, STATUS_ERROR, STATUS_SOURCE, STATUS_TAG};
@@ -89,7 +89,7 @@ pub unsafe extern "C" fn get_hw_resource_info(info: usize) -> c_int {
 
 /// `MPI_Abi_get_version` (MPI 5.0, 20.2.1): version and subversion of the standard ABI.
 ///
-/// Both are -1 for other ABIs.
+/// Both numbers are -1 for other ABIs.
 pub unsafe extern "C" fn abi_get_version(version: *mut c_int, subversion: *mut c_int) -> c_int {
     let [major, minor] = match cfg!(feature = "standard") {
         true => [1, 0],
@@ -126,7 +126,8 @@ pub unsafe extern "C" fn abi_get_info(info: *mut u8) -> c_int {
 
 /// Returns `result` if the tool interface is initialized, else the interface's error.
 ///
-/// Used by the procedures on events (MPI 4.0, 15.3.8), of which the interface has none.
+/// The procedures on events (MPI 4.0, 15.3.8) use this function, because the interface has no
+/// events.
 fn without_events_result(result: c_int) -> c_int {
     let mut variables = 0;
     // SAFETY: the address of a local variable, and the thunk of a procedure that fails if the

@@ -29,7 +29,8 @@ pub unsafe extern "C" fn MPIR_Dup_fn(
     copy: *mut *mut c_void,
     flag: *mut c_int,
 ) -> c_int {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that the arguments are those of a copy function, whose
+    // pointers are valid.
     unsafe {
         copy.write(value);
         flag.write(1);

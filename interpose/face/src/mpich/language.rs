@@ -1,8 +1,8 @@
 //! Functions of the C library that MPICH's Fortran and C++ bindings call under non-MPI names.
 //!
-//! The bindings are `libmpichfort` and the old ones for C++. In Fortran, attributes are integers of
-//! the size of an address (MPI 4.1, 7.7 and 19.3.7). MPICH passes the type of integer with each
-//! attribute.
+//! The bindings are `libmpichfort` and the former bindings for C++. In Fortran, attributes are
+//! integers of the size of an address (MPI 4.1, 7.7 and 19.3.7). MPICH passes the type of integer
+//! with each attribute.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use super::large::thunk;
@@ -44,7 +44,7 @@ fn key_of_kind(key: c_int, kind: c_int) -> c_int {
 ///
 /// # Safety
 /// The arguments must be those of the bindings: `value` has space for an address, or for an int if
-/// they request one.
+/// the bindings request an int.
 unsafe fn get(
     real: Get,
     object: c_int,
@@ -59,7 +59,8 @@ unsafe fn get(
         true => key - 1 + (key & 1),
         false => key,
     };
-    // SAFETY: guaranteed by the caller; a predefined attribute is the address of its value.
+    // SAFETY: the caller guarantees that `value` has space for the requested attribute; a
+    // predefined attribute is the address of its value.
     unsafe {
         let rc = real(object, key_of_kind(key, kind), &mut attribute, flag);
         if rc != 0 || flag.read() == 0 {

@@ -73,7 +73,7 @@ pub struct Elements {
 }
 
 impl Elements {
-    /// Creates a datatype if `count` exceeds an int; `None` if that fails.
+    /// Creates a datatype if `count` exceeds an int; `None` if the creation fails.
     pub unsafe fn new(count: i64, datatype: usize) -> Option<Elements> {
         type Contiguous = unsafe extern "C" fn(i64, usize, *mut usize) -> c_int;
         if let Ok(count) = c_int::try_from(count) {

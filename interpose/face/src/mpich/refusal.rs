@@ -8,8 +8,8 @@ use understudy_catalogue::message;
 
 /// Refuses the procedure with this index in [`additions::UNSUPPORTED`].
 ///
-/// A message is printed once for each procedure, and the error handler of MPI_COMM_WORLD is called,
-/// as for procedures that the runtime refuses.
+/// A message is printed once for each procedure, and the error handler of MPI_COMM_WORLD is
+/// called. The runtime refuses procedures in the same way.
 pub(super) extern "C" fn refuse(index: u32) -> c_int {
     const COUNT: usize = additions::UNSUPPORTED.len();
     static IS_REPORTED: [AtomicBool; COUNT] = [const { AtomicBool::new(false) }; COUNT];

@@ -31,7 +31,7 @@ pub(super) unsafe fn sum_of(array: *const u8, length: usize) -> usize {
     if array.is_null() {
         return 0;
     }
-    // SAFETY: by the caller's contract.
+    // SAFETY: the caller guarantees that `array`, which is not null, points to `length` integers.
     let element = |index: usize| unsafe { array.cast::<c_int>().add(index).read_unaligned() };
     (0..length).map(|index| number(element(index))).sum()
 }
@@ -155,7 +155,7 @@ pub struct Handles<E: Edge> {
 
 /// Reads a handle of `width` bytes.
 pub(super) unsafe fn read(address: *const u8, width: usize) -> u64 {
-    // SAFETY: by the caller's contract.
+    // SAFETY: every caller passes the address of a handle of this width.
     unsafe {
         match width {
             4 => u64::from(address.cast::<u32>().read_unaligned()),
@@ -166,7 +166,7 @@ pub(super) unsafe fn read(address: *const u8, width: usize) -> u64 {
 
 /// Writes a handle of `width` bytes.
 unsafe fn write(address: *mut u8, width: usize, handle: u64) {
-    // SAFETY: by the caller's contract.
+    // SAFETY: every caller passes an address with space for a handle of this width.
     unsafe {
         match width {
             4 => address.cast::<u32>().write_unaligned(handle as u32),
@@ -207,11 +207,13 @@ impl<E: Edge> Handles<E> {
         };
         let (from, to) = Self::widths(kind);
         let memory = handles.memory.as_mut_ptr().cast::<u8>();
-        // If the runtime is the callee, handles that it only writes stay zero. If the library is
-        // the callee, they get the caller's values, because this edge does not convert handles.
+        // If the runtime is the callee, the memory of handles that the callee only writes stays
+        // zero. If the library is the callee, this memory receives the caller's values, because
+        // this edge does not convert handles.
         if direction != Direction::Out || !E::INWARD {
             for index in 0..length {
-                // SAFETY: by the caller's contract; the memory is large enough for either width.
+                // SAFETY: the caller guarantees that `caller`, unless null, points to `length`
+                // handles; the memory is large enough for either width.
                 unsafe {
                     write(
                         memory.add(index * to),
@@ -242,18 +244,18 @@ impl<E: Edge> Handles<E> {
     /// Converts the handles for the caller after the call.
     ///
     /// # Safety
-    /// As for [`Handles::new`].
+    /// The requirements of [`Handles::new`] apply.
     pub unsafe fn convert_results(&mut self, is_success: bool) {
         if self.direction == Direction::Out && !is_success && !E::INWARD {
             return;
         }
-        // A failing call may write null handles, and a call that finds no message writes none. The
-        // memory of a handle that was not written is zero, which is not a handle.
+        // A failing call may write null handles, and a call that finds no message writes no
+        // handle. The memory of a handle that was not written is zero, which is not a handle.
         let may_be_unwritten = self.direction == Direction::Out && E::INWARD;
         let (from, to) = Self::widths(self.kind);
         let memory = self.memory.as_mut_ptr().cast::<u8>();
         for index in 0..self.length {
-            // SAFETY: by the caller's contract.
+            // SAFETY: the caller guarantees that `self.caller` points to `length` handles.
             unsafe {
                 let handle = read(memory.add(index * to), to);
                 if handle != 0 || !may_be_unwritten {
@@ -290,8 +292,8 @@ impl<E: Edge> Integers<E> {
         };
         let memory = integers.memory.as_mut_ptr();
         for index in 0..length {
-            // SAFETY: by the caller's contract. Integers that the callee does not write get their
-            // present values back.
+            // SAFETY: the caller guarantees that `caller`, unless null, points to `length`
+            // integers. Integers that the callee does not write keep their present values.
             unsafe {
                 memory.add(index).write(to_callee::<E>(
                     domain,
@@ -320,11 +322,11 @@ impl<E: Edge> Integers<E> {
     /// Converts the integers for the caller after the call.
     ///
     /// # Safety
-    /// As for [`Integers::new`].
+    /// The requirements of [`Integers::new`] apply.
     pub unsafe fn convert_results(&mut self, is_success: bool) {
         let memory = self.memory.as_mut_ptr();
         for index in (0..self.length).filter(|_| is_success) {
-            // SAFETY: by the caller's contract.
+            // SAFETY: the caller guarantees that `self.caller` points to `length` integers.
             unsafe {
                 self.caller
                     .cast::<c_int>()
@@ -338,7 +340,7 @@ impl<E: Edge> Integers<E> {
 /// Statuses that an argument points to, or the constant for ignored statuses.
 pub struct Statuses<E: Edge> {
     caller: *mut u8,
-    /// Pointer to pass instead of statuses.
+    /// Pointer that is passed instead of statuses.
     constant: Option<*mut u8>,
     length: usize,
     /// Statuses of 32 bytes, the largest of all ABIs.
@@ -358,7 +360,7 @@ impl<E: Edge> Statuses<E> {
     }
 
     unsafe fn read(is_foreign: bool, address: *const u8) -> Status {
-        // SAFETY: by the caller's contract.
+        // SAFETY: every caller passes the address of a status of this ABI.
         unsafe {
             if is_foreign {
                 E::abi().read_status(address)
@@ -369,7 +371,7 @@ impl<E: Edge> Statuses<E> {
     }
 
     unsafe fn write(is_foreign: bool, address: *mut u8, status: &Status) {
-        // SAFETY: by the caller's contract.
+        // SAFETY: every caller passes an address with space for a status of this ABI.
         unsafe {
             if is_foreign {
                 E::abi().write_status(address, status)
@@ -398,8 +400,9 @@ impl<E: Edge> Statuses<E> {
         let (from, to) = Self::sizes();
         let memory = statuses.memory.as_mut_ptr().cast::<u8>();
         for index in 0..length {
-            // SAFETY: by the caller's contract; the memory is large enough for either ABI. Members
-            // that the callee does not write, above all the error, get their present values back.
+            // SAFETY: the caller guarantees that `caller`, unless the constant, points to `length`
+            // statuses; the memory is large enough for either ABI. Members that the callee does
+            // not write, above all the error, keep their present values.
             unsafe {
                 Self::write(
                     !E::INWARD,
@@ -422,12 +425,12 @@ impl<E: Edge> Statuses<E> {
     /// Converts the statuses for the caller after the call.
     ///
     /// # Safety
-    /// As for [`Statuses::new`].
+    /// The requirements of [`Statuses::new`] apply.
     pub unsafe fn convert_results(&mut self, _: bool) {
         let (from, to) = Self::sizes();
         let memory = self.memory.as_mut_ptr().cast::<u8>();
         for index in 0..self.length {
-            // SAFETY: by the caller's contract.
+            // SAFETY: the caller guarantees that `self.caller` points to `length` statuses.
             unsafe {
                 let address = self.caller.add(index * from);
                 let (previous, mut status) = (

@@ -9,7 +9,7 @@ include!("../generated/abis.rs");
 
 /// Size of Open MPI's handles in bytes.
 pub(super) const HANDLE: usize = 8;
-/// Added to error codes that the program creates (`MPI_Add_error_code`) in other ABIs.
+/// Number added to error codes that the program creates (`MPI_Add_error_code`) in other ABIs.
 ///
 /// The sum is greater than all codes of the library, as MPI 4.1, 9.5, requires.
 const FIRST_OWN_CODE: c_int = 0x4000_0000;
@@ -120,7 +120,7 @@ impl Abi {
     /// `address` must point to a status of this ABI.
     pub unsafe fn read_status(&self, address: *const u8) -> Status {
         let layout = &self.status;
-        // SAFETY: within the status.
+        // SAFETY: the offset is within the status, for which the caller guarantees memory.
         let word = |offset: usize| unsafe { address.add(offset).cast::<u32>().read_unaligned() };
         let (low, high) = (word(layout.bytes), word(layout.bytes + 4));
         Status {
@@ -135,7 +135,7 @@ impl Abi {
     /// Writes a status; its error is not converted.
     ///
     /// # Safety
-    /// As for [`Abi::read_status`].
+    /// The requirements of [`Abi::read_status`] apply.
     pub unsafe fn write_status(&self, address: *mut u8, status: &Status) {
         let layout = &self.status;
         let bytes = status.bytes as u64;
@@ -153,7 +153,7 @@ impl Abi {
             ),
         ];
         for (offset, word) in words {
-            // SAFETY: within the status.
+            // SAFETY: the offset is within the status, for which the caller guarantees memory.
             unsafe { address.add(offset).cast::<u32>().write_unaligned(word) };
         }
     }
@@ -186,7 +186,7 @@ mod tests {
                     bytes,
                 };
                 let mut foreign = [0xa5u8; 40];
-                // SAFETY: there is room for a status of either ABI.
+                // SAFETY: the buffer has space for a status of either ABI.
                 let read = unsafe {
                     abi.write_status(foreign.as_mut_ptr(), &status);
                     abi.read_status(foreign.as_ptr())

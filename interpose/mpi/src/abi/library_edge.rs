@@ -69,10 +69,10 @@ pub fn object(symbol: &CStr) -> *mut c_void {
 /// handles.
 ///
 /// # Safety
-/// `address` must be the argument of such a function.
+/// `address` must be the argument that the library passes to a reduction function.
 pub unsafe fn datatype_at(address: *const RealDatatype) -> RealDatatype {
     let width = foreign_abi().map_or(HANDLE, |abi| abi.width(HandleKind::Datatype));
-    // SAFETY: by the caller's contract.
+    // SAFETY: the caller guarantees that `address` is that of a handle of the library.
     RealDatatype(unsafe { read(address.cast(), width) } as usize as *mut c_void)
 }
 
@@ -81,8 +81,8 @@ pub struct LibraryEdge;
 
 /// Returns the class of an error code of the library.
 ///
-/// A class is its own class. This is determined here, because MPICH does not recognise the classes
-/// of the standard ABI's tool interface as classes.
+/// The class of a class is the class itself. This function recognises classes without the library,
+/// because MPICH does not recognise the classes of the standard ABI's tool interface as classes.
 fn class_of(code: c_int) -> c_int {
     if LibraryEdge::abi().has(Domain::ErrorCode, code) {
         return code;

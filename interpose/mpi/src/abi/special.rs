@@ -95,9 +95,9 @@ pub(super) unsafe fn contents<E: Edge>(
 /// Open MPI's statuses differ, but calls of a library with Open MPI's ABI pass no edge.
 ///
 /// # Safety
-/// Both must point to statuses of the other ABI.
+/// `from` and `to` must point to statuses of the ABI that is not Open MPI's.
 pub(super) unsafe fn copy_status<E: Edge>(from: *mut u8, to: *mut u8) -> c_int {
-    // SAFETY: by the caller's contract.
+    // SAFETY: the caller guarantees that both addresses are those of statuses of this ABI.
     unsafe { to.copy_from_nonoverlapping(from, E::abi().status.size) };
     0
 }

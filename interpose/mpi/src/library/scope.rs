@@ -36,9 +36,9 @@ const MAX_OBJECTS: u32 = 1024;
 /// Returns false if that is impossible.
 ///
 /// # Safety
-/// Both must be open, and no thread may be looking up symbols.
+/// The library and the shim must be open, and no thread may be looking up symbols.
 pub unsafe fn add_library() -> bool {
-    // SAFETY: by the caller's contract.
+    // SAFETY: the caller guarantees that both libraries are open.
     let scopes = unsafe {
         (
             scope_of(SHIM.load(Relaxed)),
@@ -65,7 +65,7 @@ pub unsafe fn add_library() -> bool {
     true
 }
 
-/// True if ld.so has allocated the address for this side.
+/// True if the address is in ld.so's heap for the runtime side.
 fn is_of_ld_so(address: usize) -> bool {
     (RUNTIME_LD_HEAP..RUNTIME_LD_HEAP + LD_HEAP_SIZE).contains(&address)
 }

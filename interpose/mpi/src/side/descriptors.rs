@@ -25,7 +25,7 @@ impl SavedDescriptors {
     /// No code may use these descriptors any more.
     pub unsafe fn put_back(&self) {
         let mut first = MPI_FD_BASE as c_uint;
-        // The ranges between saved descriptors, and the one behind the last, are closed.
+        // The ranges between saved descriptors, and the range after the last one, are closed.
         let ends = self
             .0
             .iter()

@@ -96,8 +96,8 @@ impl SavedMemory {
     /// Unmaps mappings made since the snapshot, recreates removed ones, and restores the contents.
     ///
     /// # Safety
-    /// No other thread may use the memory. The caller must not use pointers that it has received
-    /// from the library since.
+    /// No other thread may use the memory. The caller must not use pointers that the library has
+    /// returned since the snapshot.
     pub unsafe fn put_back(&self) -> Result<(), ResetError> {
         let current = mappings()?;
         for mapping in &current {
@@ -107,7 +107,7 @@ impl SavedMemory {
                 if let Some(segment) = &mapping.segment {
                     let _ = std::fs::remove_file(segment);
                 }
-                // SAFETY: a mapping of the library, created since.
+                // SAFETY: a mapping of the library, created since the snapshot.
                 if unsafe { libc::munmap(range.start as *mut c_void, range.len()) } != 0 {
                     return Err(ResetError::Map(range.start, io::Error::last_os_error()));
                 }
@@ -210,7 +210,7 @@ impl SavedMapping {
 /// The memory must be mapped and writable, and no other thread may use it.
 unsafe fn write(start: usize, content: &[u64]) {
     for (address, page) in (start..).step_by(PAGE).zip(content.chunks(PAGE / WORD)) {
-        // SAFETY: by the caller's contract.
+        // SAFETY: the caller guarantees that the memory is mapped and no other thread uses it.
         let memory = unsafe { std::slice::from_raw_parts_mut(address as *mut u64, page.len()) };
         if memory != page {
             memory.copy_from_slice(page);

@@ -18,7 +18,7 @@ impl SavedModules {
     /// No other thread may open or close libraries.
     ///
     /// # Errors
-    /// The first such library.
+    /// [`ResetError::LibraryOpened`] with the first library that was not loaded at the snapshot.
     pub unsafe fn check_none_opened(&self) -> Result<(), ResetError> {
         let loaded = library::modules();
         match loaded.iter().find(|module| !self.0.contains(module)) {

@@ -33,8 +33,8 @@ impl Snapshot {
     pub fn take() -> Result<Snapshot, ResetError> {
         // A text of dlerror(3) in the snapshot would be freed again after each reset.
         library::release_error();
-        // The thread's state comes before the memory: reading it allocates missing blocks of
-        // thread-local data, which the memory snapshot must contain.
+        // The thread's state is saved before the memory, because saving the state allocates
+        // missing blocks of thread-local data, which the memory snapshot must contain.
         let thread = thread::SavedThreadState::take()?;
         Ok(Snapshot {
             descriptors: descriptors::SavedDescriptors::take(),

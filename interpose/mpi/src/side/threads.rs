@@ -17,7 +17,8 @@ use understudy_abi::assembly::return_from_signal;
 
 /// SIGSETXID of glibc.
 ///
-/// No thread can block it by libc's functions, and no other code uses it.
+/// A thread cannot block this signal by libc's functions. The runtime uses the signal to stop
+/// threads of the program, but sends it with rt_tgsigqueueinfo(2), not with tgkill(2).
 const TERMINATION_SIGNAL: c_int = 33;
 /// Time limit for the termination of a thread.
 const DEADLINE: Duration = Duration::from_secs(2);
@@ -43,7 +44,7 @@ pub struct Layout {
 
 /// Returns a symbol in the runtime's namespace; the libcs of all namespaces have equal layouts.
 fn symbol(name: &CStr) -> Result<usize, ResetError> {
-    // SAFETY: dlsym(3).
+    // SAFETY: dlsym(3) with a C string.
     let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
     (!address.is_null())
         .then_some(address as usize)
@@ -177,7 +178,7 @@ pub unsafe fn end_all() -> Result<(), ResetError> {
         0,
     ];
     let previous = signals::action(TERMINATION_SIGNAL, Some(&termination));
-    // SAFETY: by the caller's contract.
+    // SAFETY: the caller guarantees that no other code needs anything that these threads own.
     let result = unsafe { layout.end_all() };
     signals::action(TERMINATION_SIGNAL, Some(&previous));
     result
@@ -187,7 +188,7 @@ impl Layout {
     /// Terminates the threads, for which the handler of the signal is installed.
     ///
     /// # Safety
-    /// As for the function [`end_all`].
+    /// The requirements of the function [`end_all`] apply.
     unsafe fn end_all(&self) -> Result<(), ResetError> {
         let begin = Instant::now();
         loop {
@@ -203,7 +204,7 @@ impl Layout {
                 .filter(|&number| is_alive(number));
             let Some(first) = alive.next() else { break };
             for number in alive.chain([first]) {
-                // SAFETY: tgkill(2).
+                // SAFETY: tgkill(2) to a thread of this process.
                 unsafe {
                     libc::syscall(libc::SYS_tgkill, libc::getpid(), number, TERMINATION_SIGNAL)
                 };

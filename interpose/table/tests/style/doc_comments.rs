@@ -90,7 +90,7 @@ fn lines_of(source: &Source, is_offence: impl Fn(&DocComment) -> bool) -> Vec<us
         .collect()
 }
 
-/// Returns the lines at which paragraphs with such first words begin.
+/// Returns the lines at which paragraphs begin whose first words are an offence.
 fn paragraphs_of(source: &Source, is_offence: impl Fn(&[String; 2]) -> bool) -> Vec<usize> {
     let mut found = Vec::new();
     for comment in doc_comments(source) {

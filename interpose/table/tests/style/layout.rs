@@ -25,7 +25,7 @@ pub fn long_lines(source: &Source) -> Vec<usize> {
     long.map(|(_, line)| line).collect()
 }
 
-/// Returns true if an offset is inside a literal that cannot be broken here.
+/// Returns true if an offset is inside a literal that cannot be broken before it.
 ///
 /// Raw literals cannot be broken, and other literals only at a blank before the offset.
 fn is_in_literal(source: &Source, line: usize, offset: usize) -> bool {
