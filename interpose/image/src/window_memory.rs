@@ -26,7 +26,7 @@ static OWN_WORKER: AtomicU32 = AtomicU32::new(u32::MAX);
 
 /// Separator between the worker's and the window's number in a file name.
 const WINDOW_SEPARATOR: &str = ".window";
-/// Prefix of the window's number in the name of the file with its locks.
+/// Prefix of the window's number in the name of the file that contains the window's locks.
 const LOCKS_PREFIX: &str = "locks";
 
 /// Part of a window's memory that belongs to one worker.
@@ -82,7 +82,7 @@ impl WindowPart {
     /// Creates or empties the file, with `bytes` zeros.
     ///
     /// # Errors
-    /// As [`WindowPart::open`].
+    /// Errors of [`WindowPart::open`].
     pub fn create(self, bytes: u64) -> io::Result<File> {
         open_with_length(&self.path(), libc::O_CREAT | libc::O_TRUNC, bytes)
     }
@@ -108,7 +108,7 @@ fn with_prefix(name: &str) -> PathBuf {
 /// Opens the file of a window's locks, or creates it with zeros.
 ///
 /// No image contains the locks.
-///
+/// Errors of [`WindowPart::open`].
 /// # Errors
 /// As [`WindowPart::open`].
 pub fn open_locks(window: u64, bytes: u64) -> io::Result<File> {
