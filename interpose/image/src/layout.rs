@@ -415,7 +415,7 @@ impl Layout {
         }
     }
 
-    /// Returns the criterion for an area's file in a process other than the one that was saved.
+    /// Returns the criterion for an area's file in a process that was not saved.
     pub(super) fn file_identity(&self, area: &Area) -> FileIdentity {
         let name = area.name();
         let is_library = |other: &Area| other.prot.exec && other.name() == name;

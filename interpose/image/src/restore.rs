@@ -29,7 +29,7 @@ pub enum RestoreError {
     /// The pages could not be scanned.
     #[error("cannot find the pages to restore")]
     Observe(#[source] ObserveError),
-    /// An area could not be opened for writing, or its access rights could not be restored.
+    /// An area could not be opened for writing, or its rights could not be restored.
     #[error("cannot get at the pages of a protected area")]
     Access(#[source] ProtError),
     /// Pages without content in the image could not be dropped.

@@ -26,7 +26,7 @@ static OWN_WORKER: AtomicU32 = AtomicU32::new(u32::MAX);
 
 /// Separator between the worker's and the window's number in a file name.
 const WINDOW_SEPARATOR: &str = ".window";
-/// Prefix of the window's number in the name of the file that contains the window's locks.
+/// Prefix of the window's number in the name of the window's lock file.
 const LOCKS_PREFIX: &str = "locks";
 
 /// Part of a window's memory that belongs to one worker.

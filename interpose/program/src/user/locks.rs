@@ -371,7 +371,7 @@ mod tests {
         assert_eq!(memory.pass(), 0);
     }
 
-    /// Words with the owner's number are not changed if they are other data of the program.
+    /// Owner numbers in words that are other data of the program stay unchanged.
     ///
     /// The test includes words that differ in one bit from a held lock.
     #[test]

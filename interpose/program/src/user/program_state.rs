@@ -152,7 +152,7 @@ impl ProgramState {
         self.threads.main_stack().unwrap_or(frame.rsp)
     }
 
-    /// Restores the state that concerns this process only, for a replay that starts at this cut.
+    /// Restores the state of this process only, for a replay that starts at this cut.
     ///
     /// The pages have already been restored.
     pub fn restore_for_replay(&self) -> Result<(), UserError> {

@@ -28,5 +28,5 @@ impl ThreadNumber {
     }
 }
 
-/// Number of a thread in the image, and the number of this thread in the process.
+/// Number of a thread in the image, and its number in this process.
 pub type ThreadNumberChange = (ThreadNumber, ThreadNumber);

@@ -68,7 +68,7 @@ pub fn other_name(file_stat: &libc::stat, path: &[u8]) -> OtherName {
     }
 }
 
-/// Returns a path that opens the file, or the kernel's path if no name opens it.
+/// Returns a path that opens the file; without such a path, the kernel's path.
 pub fn present_name(file_stat: &libc::stat, path: &[u8]) -> Vec<u8> {
     match other_name(file_stat, path) {
         OtherName::InDirectory(name) => name,

@@ -19,7 +19,7 @@ pub struct OpenFileState {
     pub inherited: StateCell<Vec<Inherited>>,
     /// Files that understudy has opened for the program (MPI files).
     pub of_runtime: StateCell<Vec<Weak<File>>>,
-    /// True once the user was warned of a file without a name that is too long.
+    /// True once the user was warned of a nameless file that is too long.
     pub has_warned: Cell<bool>,
     /// Open files, recorded while all processes were stopped.
     pub at_cut: StateCell<Option<OpenFilesAtCut>>,

@@ -64,7 +64,7 @@ pub fn reopen(fd: i32, file: &OpenFile, all: &BTreeMap<i32, OpenFile>) -> Result
     Ok(())
 }
 
-/// Opens a file, even if the program has made it read-only since the file was opened.
+/// Opens a file, even if the program has made it read-only since the cut.
 fn open_despite_mode(path: &CStr, flags: i32) -> i32 {
     // SAFETY: open(2), stat(2), chmod(2) with a valid string and structure.
     unsafe {

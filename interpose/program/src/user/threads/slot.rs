@@ -61,7 +61,8 @@ pub struct Slot {
     pub gs: AtomicUsize,
     /// Non-zero if the interrupted call is continued with its remaining time.
     continues: AtomicU32,
-    /// Address and length of the robust-mutex list's head, for a thread that is created anew.
+    /// Robust-mutex list and the length of its head, for a thread that is created.
+    /// created.
     pub robust: [AtomicUsize; 2],
     pub uses_tiles: AtomicU32,
 }

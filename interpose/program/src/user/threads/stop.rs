@@ -187,7 +187,7 @@ impl Threads {
         self.slots.iter().filter(is_parked)
     }
 
-    /// Returns the slot that this thread already had, or the slot of a thread that has ended.
+    /// Returns this thread's slot of an earlier stop, or an ended thread's slot.
     pub fn slot_for(&self, number: i32) -> Option<&'static Slot> {
         let had_slot = |slot: &&Slot| slot.number.load(Ordering::Relaxed) == number;
         let is_free = |slot: &&Slot| {

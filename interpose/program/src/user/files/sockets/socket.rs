@@ -43,7 +43,9 @@ fn is_service(address: &[u8]) -> bool {
 pub struct Socket {
     /// Inode.
     pub(super) number: u64,
-    /// Inode of the other end; zero if that end was closed, `None` if the socket has no other end.
+    /// Inode of the other end.
+    ///
+    /// Zero if the other end was closed, `None` if the socket has no other end.
     pub(super) peer: Option<u64>,
     /// Family, type and protocol.
     pub(super) kind: [i32; 3],
