@@ -433,7 +433,7 @@ impl Layout {
 
     /// True if the content of `part` cannot be restored.
     ///
-    /// True if the file is unnamed and the area is not captured.
+    /// The content is lost if the file is unnamed and the area is not captured.
     pub(super) fn is_lost(&self, part: &Area) -> bool {
         let contains = |area: &&Area| area.range.contains(part.range.start);
         let area = self.areas.iter().find(contains);

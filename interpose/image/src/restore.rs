@@ -125,6 +125,7 @@ pub fn restore_pages(
 }
 
 /// Starts to make memory present for an image that is still being received.
+///
 /// `pages` (sorted) are the pages of the image. The process has the saved `layout` already, but no
 /// content of the image.
 ///

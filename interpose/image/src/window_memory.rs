@@ -108,9 +108,9 @@ fn with_prefix(name: &str) -> PathBuf {
 /// Opens the file of a window's locks, or creates it with zeros.
 ///
 /// No image contains the locks.
-/// Errors of [`WindowPart::open`].
+///
 /// # Errors
-/// As [`WindowPart::open`].
+/// Errors of [`WindowPart::open`].
 pub fn open_locks(window: u64, bytes: u64) -> io::Result<File> {
     open_with_length(&path_of_locks(window), libc::O_CREAT, bytes)
 }

@@ -29,7 +29,7 @@ static IS_RECORDING: AtomicBool = AtomicBool::new(false);
 struct StackWalk {
     /// Address of the instruction that the signal interrupted.
     ///
-    /// The frames above this instruction's frame belong to the handler.
+    /// Frames that the walk finds before this instruction's frame belong to the handler.
     interrupted_at: u64,
     /// True once the walk has reached the interrupted frame.
     is_past_handler: bool,

@@ -37,7 +37,7 @@ pub struct TimersAtCut {
 
 /// True if a thread blocks all signals except that which stops threads.
 ///
-/// The kernel's list omits SIGKILL and SIGSTOP, which cannot be blocked, and SIGTIMER while the
+/// The kernel's mask omits SIGKILL and SIGSTOP, which cannot be blocked, and SIGTIMER while the
 /// thread waits for this signal.
 fn blocks_all_but_stop(thread: ThreadNumber) -> bool {
     let open =

@@ -157,6 +157,7 @@ pub fn keep_on_disk(rt: &Runtime, directory: &Path, lineage: u64, start: u64) {
 }
 
 /// Removes the logs on disk at the end of the job, after all workers.
+///
 /// The job cannot be restarted afterwards.
 pub fn end_on_disk(rt: &Runtime) {
     if let Some(location) = rt.undo.on_disk.take() {

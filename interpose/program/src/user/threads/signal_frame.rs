@@ -5,7 +5,6 @@
 //! in the call's [`Frame`]. If another thread performs the recovery, the thread that made the cut
 //! also needs a signal frame. This module writes that frame below the live part of the thread's
 //! stack. The thread then resumes by rt_sigreturn(2), like all other threads. The formats are the
-//! stack. The thread then resumes by rt_sigreturn(2), like all other threads. The formats are the
 //! kernel's (arch/x86/include/uapi/asm/sigcontext.h and ucontext.h) and the processor's (FXSAVE).
 #![allow(unsafe_code)]
 

@@ -62,7 +62,6 @@ pub struct Slot {
     /// Non-zero if the interrupted call is continued with its remaining time.
     continues: AtomicU32,
     /// Robust-mutex list and the length of its head, for a thread that is created.
-    /// created.
     pub robust: [AtomicUsize; 2],
     pub uses_tiles: AtomicU32,
 }

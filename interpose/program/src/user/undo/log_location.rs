@@ -52,7 +52,7 @@ pub enum LogLocation {
     /// The directory of the checkpoints on disk.
     Disk {
         directory: PathBuf,
-        /// Number that identifies the job over all its starts.
+        /// Identifier of the job over all its starts.
         lineage: String,
         /// Number of one start of the job.
         start: u64,
