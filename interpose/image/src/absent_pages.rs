@@ -1,6 +1,7 @@
 //! Pages of an epoch of which only the checksums are stored.
 //!
-//! Other modules determine the source of their content, for example a replay of the set-up log.
+//! Other modules determine the source of the pages' content, for example a replay of the set-up
+//! log.
 
 use super::pages::{self, PageIndex, PageRun};
 

@@ -26,7 +26,7 @@ pub enum CaptureError {
         pages: u64,
         source: StoreError,
     },
-    /// An area could not be opened for reading, or its access rights not restored.
+    /// An area could not be opened for reading, or its rights could not be restored.
     #[error("cannot get at the pages of a protected area")]
     Access(#[source] ProtError),
     /// Tracking could not be restarted.

@@ -25,12 +25,13 @@ pub struct PageQuery {
     pages: Vec<PageRun>,
     /// Checksum of each page.
     sums: Vec<u64>,
-    /// Identity of each page, two words for each.
+    /// Identities of the pages, two 64-bit words for each page.
     identities: Vec<u64>,
 }
 
 impl PageQuery {
-    /// Creates a query for pages with stored checksums; `identities` has two words per page.
+    /// Creates a query for pages with stored checksums; `identities` has two 64-bit words per
+    /// page.
     pub fn new(runs: &[SlotRun], identities: Vec<u64>, store: &PageStore) -> PageQuery {
         PageQuery {
             pages: pages_of(runs),
@@ -193,7 +194,7 @@ fn push(list: &mut Vec<SlotRun>, run: SlotRun) {
 
 /// Returns the content of a slot.
 fn page(slot: Slot, store: &PageStore) -> &[u8] {
-    // SAFETY: an allocated slot, which is not written between being filled and being freed. The
-    // store is borrowed while the slice exists.
+    // SAFETY: the slot is allocated, so its page is readable and is not written until the slot is
+    // freed, which needs a mutable borrow of the store.
     unsafe { std::slice::from_raw_parts(store.ptr(slot), PAGE_SIZE) }
 }

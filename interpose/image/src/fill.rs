@@ -29,7 +29,7 @@ const PIECE_PAGES: u64 = 512;
 const BATCH_PAGES: u64 = 64;
 /// Minimum number of pages that are made present before the copy.
 const MIN_PREFAULT_PAGES: u64 = 8;
-/// First-touch time of a page, in nanoseconds, above which it counts as not available.
+/// First-touch time of a page, in nanoseconds, above which the page counts as not available.
 ///
 /// An available page takes 0.4 us, one that a host has to provide 9 us.
 const MAX_AVAILABLE_TOUCH_NS: u64 = 2000;
@@ -64,7 +64,7 @@ pub fn verify_and_fill(
     }
     let (own, other) = std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("understudy-load".into());
-        // If the thread cannot be created, this one does all work.
+        // Without a second thread, the current thread processes all pieces.
         let other = with_signals_blocked(|| thread.spawn_scoped(scope, || work.run(1)));
         let own = work.run(0);
         (own, other.ok().and_then(|other| other.join().ok()))
@@ -109,8 +109,8 @@ struct FillWork<'a> {
     stop: AtomicBool,
 }
 
-// SAFETY: the store is only read, by threads that have exited when `verify_and_fill` returns. Each
-// piece is processed by one of them.
+// SAFETY: the threads only read the store, and exit before `verify_and_fill` returns. Each piece
+// is processed by only one thread.
 unsafe impl Sync for FillWork<'_> {}
 
 #[derive(Default)]
@@ -133,7 +133,9 @@ enum FillStep {
 }
 
 impl FillWork<'_> {
-    /// Processes pieces until none is left, as thread 0 or 1; results as of [`verify_and_fill`].
+    /// Processes pieces until none is left, as thread 0 or 1.
+    ///
+    /// Returns the selected pages or the damaged page, as [`verify_and_fill`] does.
     fn run(&self, thread: usize) -> Result<Vec<PageRun>, PageIndex> {
         let mut found = Vec::new();
         while let Some(step) = self.step(thread) {
@@ -212,7 +214,10 @@ impl FillWork<'_> {
         touch_ns.store(mean, Ordering::Relaxed);
     }
 
-    /// Verifies and copies a piece; `touching` is the thread that makes it present first.
+    /// Verifies and copies a piece.
+    ///
+    /// `touching` is the number of the thread that makes each batch present first; `None` if the
+    /// piece is already present.
     fn fill(
         &self,
         piece: SlotRun,

@@ -207,7 +207,7 @@ impl Image {
         *self = image;
     }
 
-    /// Adds pages to the image of which only the checksums are stored.
+    /// Adds pages to the image, which stores only their checksums.
     pub fn add_absent(&mut self, pages: &[PageSums]) {
         let mut all = [&self.absent, pages].concat();
         all.sort_unstable_by_key(|run| run.first);
@@ -294,7 +294,7 @@ impl Delta {
     }
 }
 
-/// Assigns pages to the slots of extents, in the order of both.
+/// Assigns pages to the slots of extents, both in their given order.
 ///
 /// The extents must contain exactly as many slots as there are pages.
 pub(super) fn lay_out(pages: &[PageRun], extents: &[Extent]) -> Vec<SlotRun> {

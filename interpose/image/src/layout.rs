@@ -12,7 +12,7 @@ use xxhash_rust::xxh3::xxh3_64;
 /// Maximum size of mappings of removed files whose content is captured.
 ///
 /// Applies to private and to read-only mappings. All of their pages count as content, because the
-/// file cannot be opened again.
+/// file has no name by which it could be opened.
 const MAX_CAPTURED_FILE_BYTES: u64 = 1 << 30;
 
 /// File of a mapping, as the kernel lists it.
@@ -84,7 +84,7 @@ pub enum Backing {
     },
     /// Private mapping of a file that has lost its name.
     ///
-    /// All of its pages are content. Other processes get anonymous memory instead.
+    /// All of its pages are content. A restore in another process maps anonymous memory instead.
     RemovedFile {
         file: MappedFile,
         /// Offset of the mapping's first byte.
@@ -136,8 +136,8 @@ pub struct Area {
     pub backing: Backing,
     /// True if the program can write to the area.
     ///
-    /// The program may have to change the access rights before. False only for shared mappings of a
-    /// file that was opened for reading, and for another worker's part of a window.
+    /// The program may have to change the access rights before it writes. False only for shared
+    /// mappings of a file that was opened for reading, and for another worker's part of a window.
     pub may_write: bool,
 }
 
@@ -238,7 +238,8 @@ impl Backing {
 
     /// True if two mappings at one address show the same object.
     ///
-    /// The heap counts as anonymous memory, because [`super::remap`] has set its end before.
+    /// The heap counts as anonymous memory, because [`super::remap::restore_layout`] has already
+    /// set the program break when heaps are compared.
     pub fn is_same_object(&self, other: &Self, identity: FileIdentity) -> bool {
         let is_plain = |b: &Self| matches!(b, Self::Anonymous | Self::Heap);
         let by_inode = || {
@@ -414,7 +415,7 @@ impl Layout {
         }
     }
 
-    /// Returns the criterion for an area's file in a process other than the saved one.
+    /// Returns the criterion for an area's file in a process that was not saved.
     pub(super) fn file_identity(&self, area: &Area) -> FileIdentity {
         let name = area.name();
         let is_library = |other: &Area| other.prot.exec && other.name() == name;
@@ -432,7 +433,7 @@ impl Layout {
 
     /// True if the content of `part` cannot be restored.
     ///
-    /// The file is unnamed, and the area is not captured.
+    /// The content is lost if the file is unnamed and the area is not captured.
     pub(super) fn is_lost(&self, part: &Area) -> bool {
         let contains = |area: &&Area| area.range.contains(part.range.start);
         let area = self.areas.iter().find(contains);

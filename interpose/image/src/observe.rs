@@ -65,7 +65,7 @@ pub(super) struct Observation {
 pub(super) enum ArmTime<'a> {
     /// After the scan.
     Later,
-    /// During the scan of an area, if one walk can do both.
+    /// During the scan of an area, if one walk can scan and arm.
     ///
     /// Areas that overlap `unwatched`, which the kernel does not watch, are not protected.
     Now {
@@ -78,7 +78,9 @@ pub(super) enum ArmTime<'a> {
 #[derive(Debug)]
 pub(super) struct PageScanner {
     pagemap: Pagemap,
-    /// Categories to report; `None` without `PAGEMAP_SCAN`: page map entries are read one by one.
+    /// Categories to report; `None` if the kernel has no `PAGEMAP_SCAN`.
+    ///
+    /// Without `PAGEMAP_SCAN`, page map entries are read one by one.
     report: Option<u64>,
     regions: Vec<Region>,
     /// Pages of private anonymous memory that had content and were write-protected at the last
@@ -186,7 +188,7 @@ impl PageScanner {
         Ok(seen)
     }
 
-    /// Scans private anonymous memory and arms tracking there.
+    /// Scans private anonymous memory and arms tracking in this memory.
     fn observe_and_protect(
         &mut self,
         area: &Area,

@@ -76,8 +76,8 @@ fn page_bytes(page: u64) -> &'static [u8; PAGE_SIZE] {
 }
 
 fn bytes_at(page: *const u8) -> &'static [u8; PAGE_SIZE] {
-    // SAFETY: called for whole pages that are mapped, readable and not written meanwhile: pages
-    // with content in opened areas of the program side, and allocated slots. No reference outlives
-    // the comparison for which it is created.
+    // SAFETY: the callers pass whole pages that are mapped, readable and not written during the
+    // comparison: pages with content in opened areas of the program side, and allocated slots. No
+    // reference outlives the comparison for which it is created.
     unsafe { &*page.cast() }
 }

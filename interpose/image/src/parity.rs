@@ -85,7 +85,7 @@ pub struct XorPlan {
     sources: Vec<*const u8>,
 }
 
-// SAFETY: only this value uses the targets, and the sources are not written until `run`
+// SAFETY: only this value uses the targets, and the sources are not written until `execute`
 // returns.
 unsafe impl Send for XorPlan {}
 
@@ -149,7 +149,8 @@ impl XorPlan {
             let target =
                 unsafe { std::slice::from_raw_parts_mut(target.cast::<u64>(), PAGE_SIZE / 8) };
             let source = |at: usize| {
-                // SAFETY: an allocated slot, aligned to pages, which is not written meanwhile.
+                // SAFETY: the slot is allocated, aligned to pages, and not written until `execute`
+                // returns.
                 unsafe { std::slice::from_raw_parts(self.sources[at].cast::<u64>(), PAGE_SIZE / 8) }
             };
             match begin < end {
@@ -183,7 +184,8 @@ pub fn accumulate(into: &[SlotRun], from: &[SlotRun], store: &PageStore) {
     for (page, slot) in targets {
         while sources.next_if(|source| source.0 < page).is_some() {}
         if let Some((_, source)) = sources.next_if(|source| source.0 == page) {
-            // SAFETY: different allocated slots, aligned to pages, with no other user now.
+            // SAFETY: two different allocated slots, aligned to pages. No other code reads or
+            // writes them while the two slices exist.
             let (to, from) = unsafe {
                 (
                     std::slice::from_raw_parts_mut(store.ptr(slot).cast::<u64>(), PAGE_SIZE / 8),
@@ -346,7 +348,9 @@ pub fn drop_zero_pages(delta: &mut Delta, is_nonzero: &[u64], store: &mut PageSt
     delta.runs = kept;
 }
 
-/// Creates an image of these pages (sorted) with zeros, to which others can be added.
+/// Creates an image of these pages (sorted) that contains zeros.
+///
+/// [`accumulate`] can then combine other pages with the image's pages.
 ///
 /// # Errors
 /// If there is no room.
@@ -357,7 +361,7 @@ pub fn zero_image(
 ) -> Result<Image, StoreError> {
     let extents = store.alloc(pages::total(pages))?;
     for extent in &extents {
-        // SAFETY: the slots have just been allocated.
+        // SAFETY: the slots have just been allocated, so no other code uses them.
         unsafe {
             store
                 .ptr(extent.first)

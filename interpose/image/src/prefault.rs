@@ -23,8 +23,8 @@ pub struct Prefault {
 impl Prefault {
     /// Starts the thread, which begins with the first of `ranges`.
     ///
-    /// The content of the memory does not change. Errors are ignored, since a later write makes the
-    /// memory present, too.
+    /// The content of the memory does not change. Errors are ignored, since a later write also
+    /// makes the memory present.
     pub fn start(ranges: Vec<AddrRange>) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let thread_stop = Arc::clone(&stop);

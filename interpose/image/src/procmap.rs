@@ -58,7 +58,8 @@ const MAX_NAME_BYTES: usize = 4096 + 64;
 pub fn read_outside(zones: &ExcludedRanges) -> Result<Vec<Vma>, MapsError> {
     match with_own_maps(|file| query_all(file, zones)).map_err(MapsError::Read)? {
         Ok(list) => Ok(list),
-        // An old kernel, a sandbox, or a name that is too long: read the text instead.
+        // The query fails on an old kernel, in a sandbox, or if a name is too long. The text of
+        // `/proc/self/maps` does not have these limits.
         Err(_) => vmas::read_self(),
     }
 }
@@ -141,7 +142,7 @@ mod tests {
     fn queries_and_the_text_agree() {
         let text = vmas::read_self().unwrap();
         let mut zones = ExcludedRanges::with_runtime_zone();
-        // A library's mappings, a part of one, and a gap.
+        // Excludes three adjacent mappings, and an address range without a mapping.
         let some = text[text.len() / 2].range;
         zones.exclude(
             AddrRange::new(some.start, text[text.len() / 2 + 2].range.end),
@@ -153,7 +154,8 @@ mod tests {
             return;
         };
         assert!(!list.is_empty() && list.iter().all(|vma| zones.around(vma.range).is_none()));
-        // Other tests map and unmap meanwhile: compare only the mappings in both lists.
+        // Other tests map and unmap memory concurrently, so only mappings in both lists are
+        // compared.
         let named = |list: &[Vma]| {
             list.iter()
                 .filter(|vma| vma.path.starts_with(b"/"))

@@ -32,8 +32,8 @@ pub(super) fn probe_write_access(range: AddrRange, prot: Prot) -> bool {
 /// Sets the access rights of a range of the program side.
 pub(super) fn protect(range: AddrRange, prot: Prot) -> Result<(), ProtError> {
     let bytes = range.len() as usize;
-    // SAFETY: the range belongs to the program side, whose threads are stopped. It gets the access
-    // rights that it had or those of its saved layout.
+    // SAFETY: the range belongs to the program side, whose threads are stopped. The new access
+    // rights are the range's former ones, those of its saved layout, or temporarily extended ones.
     let rc = unsafe { libc::mprotect(range.start as *mut libc::c_void, bytes, prot.bits()) };
     if rc != 0 {
         let source = io::Error::last_os_error();

@@ -119,7 +119,7 @@ pub fn memory_file(bytes: u64) -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: as above.
+    // SAFETY: the descriptor has just been created and has no other owner.
     let file = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
     file.set_len(bytes)?;
     Ok(file.into())
@@ -155,10 +155,11 @@ struct RemapStep {
 /// The content is restored afterwards ([`super::restore`]). A mapping that already shows the saved
 /// object is kept, so that a survivor's unchanged pages need not be copied.
 ///
-/// The mappings are compared twice, because the heap must be treated first: brk(2) moves the end of
-/// the heap only while the old heap is mapped up to its end, and if no other mapping is in the way.
-/// So the first pass unmaps everything else that is wrong, then the break is set, and the second
-/// pass does the rest.
+/// The mappings are compared twice, because the heap must be treated first: brk(2) moves the end
+/// of the heap only while the old heap is mapped up to its end, and if no other mapping is in the
+/// way. So the first pass unmaps all mappings outside of the heap that are not kept. Then the
+/// break is set. The second pass unmaps the parts of the heap that are not kept, creates the
+/// missing mappings, and sets the access rights.
 ///
 /// # Errors
 /// See [`LayoutError`].

@@ -1,7 +1,7 @@
 //! Restores an image: the rollback of a survivor, or the start of a replacement.
 //!
-//! [`super::remap::restore_layout`] comes first. This module uses no code or data of the program
-//! side.
+//! The caller must first call [`super::remap::restore_layout`]. This module uses no code or data
+//! of the program side.
 
 #![allow(unsafe_code)]
 
@@ -29,7 +29,7 @@ pub enum RestoreError {
     /// The pages could not be scanned.
     #[error("cannot find the pages to restore")]
     Observe(#[source] ObserveError),
-    /// An area could not be opened for writing, or its access rights not restored.
+    /// An area could not be opened for writing, or its rights could not be restored.
     #[error("cannot get at the pages of a protected area")]
     Access(#[source] ProtError),
     /// Pages without content in the image could not be dropped.
@@ -126,8 +126,8 @@ pub fn restore_pages(
 
 /// Starts to make memory present for an image that is still being received.
 ///
-/// `pages` (sorted) are the pages of the image. The process has the saved `layout` already, but
-/// none of the content.
+/// `pages` (sorted) are the pages of the image. The process has the saved `layout` already, but no
+/// content of the image.
 ///
 /// # Errors
 /// See [`RestoreError`].
@@ -142,9 +142,10 @@ pub fn prepare(
     Ok(prefault(layout, &pages::subtract(pages, &seen.content)))
 }
 
-/// Loads a whole image into a process that has none of its content.
+/// Loads a whole image into a process that has no content of this image.
 ///
-/// `predicate` is applied to all pages. `prefault` is the result of [`prepare`], if it was called.
+/// `predicate` is applied to all pages. `prefault` is the result of [`prepare`]; `None` if
+/// [`prepare`] was not called.
 ///
 /// # Errors
 /// See [`RestoreError`]. If a page is damaged, other pages have been restored already; another
@@ -221,7 +222,9 @@ fn fill_and_arm(
     })
 }
 
-/// Returns an error if a page to restore is not stored. To be called before any change.
+/// Returns an error if a page to restore is not stored.
+///
+/// Must be called before any page is changed.
 fn check_stored(image: &Image, wanted: &[PageRun]) -> Result<(), RestoreError> {
     match absent_pages::among(image.absent(), wanted).first() {
         Some(run) => Err(RestoreError::Absent { page: run.first.0 }),
@@ -271,7 +274,8 @@ fn drop_pages(layout: &Layout, excess: &[PageRun]) -> Result<u64, RestoreError> 
                 Backing::SharedFile { .. } => continue,
                 _ => {
                     let done = advise(run, libc::MADV_DONTNEED);
-                    // Memory locked by mlock(2) needs another advice (Linux 5.18).
+                    // The kernel drops memory locked by mlock(2) only with this advice (Linux
+                    // 5.18).
                     done.or_else(|_| advise(run, libc::MADV_DONTNEED_LOCKED))
                         .map_err(|source| RestoreError::Drop { pages: run, source })?;
                 }

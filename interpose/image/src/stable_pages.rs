@@ -14,7 +14,7 @@ use std::io;
 
 /// Minimum length of a run of stable pages for a separate walk.
 ///
-/// Tests use small areas.
+/// The value is smaller in tests, because tests use small areas.
 const MIN_STABLE_RUN: u64 = if cfg!(test) { 3 } else { 256 };
 /// Maximum number of protected pages between two runs that are walked together.
 ///

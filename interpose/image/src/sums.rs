@@ -4,8 +4,8 @@
 //! with the copy. So a load detects any bit that has changed since the capture, whether in memory,
 //! in a transfer or on disk.
 //!
-//! Computing the checksums reads every page once more. A thread ([`super::helper`]) does so, in
-//! parallel with the transfer and the program.
+//! Computing the checksums reads every page once more. The helper thread ([`super::helper`])
+//! computes them, in parallel with the transfer and the program.
 
 #![allow(unsafe_code)]
 
@@ -17,7 +17,8 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
 /// Returns the checksum of a page, which depends on its content and its number.
 ///
-/// This detects a correct copy that is stored under the number of another page, too.
+/// Because of the number, a load also detects a correct copy that is stored under another page's
+/// number.
 pub fn page_sum(page: PageIndex, content: &[u8]) -> u64 {
     xxh3_64(content) ^ page.0.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
@@ -37,7 +38,8 @@ struct CopiedPages {
     copy: *const u8,
 }
 
-// SAFETY: the copies are only read, and not written meanwhile, as `sums_work` requires.
+// SAFETY: `sums_work` requires that the copies are not written until the computation is done, and
+// the computation only reads them.
 unsafe impl Send for CopiedPages {}
 
 impl CopiedPages {

@@ -93,7 +93,7 @@ impl Tracker {
     /// Sets tracking up like [`Tracker::select`]; `failure` simulates a failure of the kernel.
     ///
     /// # Errors
-    /// As [`Tracker::select`].
+    /// Errors of [`Tracker::select`].
     pub fn select_with_failure(
         choice: Tracking,
         failure: Option<TrackError>,

@@ -56,7 +56,7 @@ pub enum Owner {
     Loader,
     /// The initial thread's stack, which grows by itself; only its live part is captured.
     Stack,
-    /// vdso, vvar, vsyscall and the like.
+    /// The kernel: vdso, vvar, vsyscall and similar mappings.
     Kernel,
     /// Device memory and rings, whose content cannot be saved as memory.
     Device,

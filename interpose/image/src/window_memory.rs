@@ -26,7 +26,7 @@ static OWN_WORKER: AtomicU32 = AtomicU32::new(u32::MAX);
 
 /// Separator between the worker's and the window's number in a file name.
 const WINDOW_SEPARATOR: &str = ".window";
-/// Prefix of the window's number in the name of the file with its locks.
+/// Prefix of the window's number in the name of the window's lock file.
 const LOCKS_PREFIX: &str = "locks";
 
 /// Part of a window's memory that belongs to one worker.
@@ -82,7 +82,7 @@ impl WindowPart {
     /// Creates or empties the file, with `bytes` zeros.
     ///
     /// # Errors
-    /// As [`WindowPart::open`].
+    /// Errors of [`WindowPart::open`].
     pub fn create(self, bytes: u64) -> io::Result<File> {
         open_with_length(&self.path(), libc::O_CREAT | libc::O_TRUNC, bytes)
     }
@@ -110,7 +110,7 @@ fn with_prefix(name: &str) -> PathBuf {
 /// No image contains the locks.
 ///
 /// # Errors
-/// As [`WindowPart::open`].
+/// Errors of [`WindowPart::open`].
 pub fn open_locks(window: u64, bytes: u64) -> io::Result<File> {
     open_with_length(&path_of_locks(window), libc::O_CREAT, bytes)
 }

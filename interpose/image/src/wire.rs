@@ -38,7 +38,7 @@ pub struct Header {
 /// Memory to send.
 #[derive(Clone, Copy, Debug)]
 pub struct Chunk {
-    /// First byte; valid until the image or delta changes.
+    /// First byte; valid until the image or the delta changes.
     pub ptr: *const u8,
     /// Length in bytes.
     pub len: usize,
@@ -56,7 +56,7 @@ pub struct ChunkMut {
     pub len: usize,
 }
 
-// SAFETY: as of `Chunk`.
+// SAFETY: a plain address; code that dereferences it is responsible for its validity.
 unsafe impl Send for ChunkMut {}
 
 #[derive(Clone, Copy, Debug)]
@@ -80,7 +80,7 @@ pub struct Outgoing {
     pub header: Header,
     /// Following messages, in order.
     pub chunks: Vec<Chunk>,
-    /// Pages of these chunks, whose checksums ([`super::sums`]) are sent, too.
+    /// Pages of these chunks; their checksums ([`super::sums`]) are also sent.
     pub runs: Vec<SlotRun>,
 }
 
@@ -195,7 +195,7 @@ impl Image {
 }
 
 impl Outgoing {
-    /// Prepares runs for sending whose page numbers [`super::parity`] has assigned to the slots.
+    /// Prepares the sending of runs whose page numbers [`super::parity`] has assigned.
     pub fn of_parity(
         epoch: Epoch,
         base: Option<Epoch>,
@@ -300,7 +300,9 @@ impl Incoming {
         &self.chunks
     }
 
-    /// Returns the checksums in header order, for whose reception they may be taken.
+    /// Returns the checksums in header order.
+    ///
+    /// The caller may take the vector to receive checksums into it, and must put it back.
     pub fn sums(&mut self) -> &mut Vec<u64> {
         &mut self.sums
     }

@@ -25,11 +25,11 @@ const FAULTS: [c_int; 4] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIG
 /// True while a signal is being recorded.
 static IS_RECORDING: AtomicBool = AtomicBool::new(false);
 
-/// Addresses of the frames, innermost first.
+/// Addresses of the frames of a walk, innermost first.
 struct StackWalk {
     /// Address of the instruction that the signal interrupted.
     ///
-    /// The frames inside of this one belong to the handler.
+    /// Frames that the walk finds before this instruction's frame belong to the handler.
     interrupted_at: u64,
     /// True once the walk has reached the interrupted frame.
     is_past_handler: bool,
@@ -48,7 +48,7 @@ pub unsafe extern "C" fn on_signal(
     info: *const c_void,
     context: *mut c_void,
 ) -> bool {
-    // SAFETY: the kernel's structures, which are valid during the handler.
+    // SAFETY: the caller passes the kernel's structures, which are valid during the handler.
     let (info, context) = unsafe {
         (
             &*info.cast::<libc::siginfo_t>(),
@@ -61,7 +61,7 @@ pub unsafe extern "C" fn on_signal(
     if is_caused_by_program(info) && arch::is_stoppable() && !is_on_runtime_stack(context) {
         return !arch::stop(context, arch::StopReason::Fault);
     }
-    // A fault of the handler itself, in the stack walk.
+    // The handler is already recording, so its stack walk has caused this fault.
     if IS_RECORDING.swap(true, Ordering::Relaxed) {
         return !arch::escape_from(context);
     }
@@ -77,7 +77,7 @@ pub unsafe extern "C" fn on_signal(
     true
 }
 
-/// True if this process itself is the cause.
+/// True if this process itself is the cause of the signal.
 ///
 /// False if another process sent the signal, or the hardware reported a memory error
 /// (sigaction(2)). In these cases no position is recorded.
@@ -87,11 +87,12 @@ fn is_caused_by_program(info: &libc::siginfo_t) -> bool {
     if info.si_signo == libc::SIGBUS && matches!(info.si_code, BUS_MCEERR_AR | BUS_MCEERR_AO) {
         return false;
     }
-    // SAFETY: a signal with a code of zero or less was sent by a process, and has its id.
+    // SAFETY: a signal with a code of zero or less was sent by a process, so the kernel has set
+    // the sender's process id.
     info.si_code > 0 || unsafe { info.si_pid() == libc::getpid() }
 }
 
-/// True if the stack is on the runtime side.
+/// True if the interrupted stack is on the runtime side.
 fn is_on_runtime_stack(context: &libc::ucontext_t) -> bool {
     (ZONE_START..ZONE_END).contains(&(context.uc_mcontext.gregs[libc::REG_RSP as usize] as usize))
 }
@@ -106,7 +107,7 @@ fn record_backtrace(note: &NoteCell, from: u64) {
     };
     walk.frames[0] = from;
     let mut positions = [const { FilePosition::UNKNOWN }; FRAMES];
-    // Recorded before the walk, which may fail.
+    // The interrupted instruction is recorded before the walk, because the walk may fail.
     file_position::find(&walk.frames[..1], &mut positions);
     note.add_frame(from, positions[0].offset, positions[0].module());
     with_faults_allowed(|| {

@@ -30,8 +30,8 @@ use std::sync::atomic::{Ordering, compiler_fence};
 pub struct ArenaFiles {
     /// Pages, by slot.
     pub pages: Arc<File>,
-    /// Checksums, by slot, from [`SUMS_OFFSET`] on. The bytes before belong to the owner of the
-    /// store.
+    /// Checksums, by slot, from [`SUMS_OFFSET`] on. The bytes below that offset belong to the
+    /// owner of the store.
     pub index: Arc<File>,
 }
 
@@ -84,7 +84,7 @@ impl ArenaFiles {
         }
     }
 
-    /// Maps the part of the index file before the checksums.
+    /// Maps the part of the index file below the checksums.
     ///
     /// # Errors
     /// [`StoreError::Reserve`] if the mapping fails.
@@ -203,7 +203,7 @@ fn map_arena(
 ///
 /// A core dump would touch, and thereby allocate, the unused pages.
 fn exclude_from_dumps(base: *mut c_void, bytes: usize, dont_fork: bool) {
-    // An error has no consequence but larger dumps.
+    // If the advice fails, core dumps are larger, and children inherit the mapping.
     // SAFETY: advice on a new mapping that no other code uses.
     unsafe {
         libc::madvise(base, bytes, libc::MADV_DONTDUMP);
@@ -319,7 +319,7 @@ impl Arena {
         }
         // Kernels before 5.14 do not have MADV_POPULATE_WRITE.
         for page in 0..extent.len as usize {
-            // SAFETY: an open slot that is not in use.
+            // SAFETY: the slot is open, so its memory is writable, and no code uses its content.
             unsafe { start.add(page * PAGE_SIZE).write_volatile(0) };
         }
         Ok(())

@@ -44,9 +44,9 @@ impl PageStore {
         Ok(Self::with_arena(Arena::new(config, None)?))
     }
 
-    /// Opens an arena in files, in which the slots `used` (sorted, disjoint) are in use.
+    /// Opens an arena in files whose slots `used` (sorted, disjoint) are in use.
     ///
-    /// Another process may have left the files in that state.
+    /// Another process may have written the files and used these slots.
     ///
     /// # Errors
     /// [`StoreError::Reserve`], [`StoreError::GiveBack`], or [`StoreError::Full`] if the files are
@@ -69,7 +69,7 @@ impl PageStore {
         }
         store.arena.open_up_to(store.top)?;
         store.peak = store.top;
-        // Memory above was allocated by the earlier process and is not in use.
+        // Slots from `top` on may have memory of the earlier process, and are not in use.
         let unused = store.arena.capacity - store.top;
         store.arena.dont_need(Slot(store.top), unused)?;
         Ok(store)
@@ -173,7 +173,7 @@ impl PageStore {
     /// Allocates one extent for each length, adjacent to each other if possible.
     ///
     /// # Errors
-    /// As [`PageStore::alloc_contiguous`]. After an error no slot is allocated.
+    /// Errors of [`PageStore::alloc_contiguous`]. After an error no slot is allocated.
     pub fn alloc_extents(&mut self, lengths: &[u64]) -> Result<Vec<Extent>, StoreError> {
         let whole = self.plan(lengths.iter().sum())?;
         let mut out = Vec::with_capacity(lengths.len());
@@ -234,7 +234,7 @@ impl PageStore {
         self.pins = Pins::new(extents);
     }
 
-    /// Ends [`PageStore::pin`] and frees the slots that were released meanwhile.
+    /// Ends [`PageStore::pin`] and frees the slots that were released while they were pinned.
     pub fn unpin(&mut self) {
         let released = std::mem::take(&mut self.pins).released();
         released
@@ -256,7 +256,7 @@ impl PageStore {
     /// Makes the memory for the next `alloc(n)` present, outside of the program's pause.
     ///
     /// # Errors
-    /// As [`PageStore::alloc`], and [`StoreError::Populate`].
+    /// Errors of [`PageStore::alloc`], and [`StoreError::Populate`].
     pub fn reserve(&mut self, n: u64) -> Result<(), StoreError> {
         for extent in self.plan(n)? {
             self.arena.open_up_to(extent.end())?;

@@ -3,7 +3,7 @@
 use super::slot::Extent;
 use std::ops::Range;
 
-/// Pinned slots, and those of them that were released meanwhile.
+/// Pinned slots, and the pinned slots that were released.
 #[derive(Debug, Default)]
 pub(super) struct Pins {
     /// Pinned slots, sorted and disjoint.

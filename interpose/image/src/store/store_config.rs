@@ -12,6 +12,7 @@ pub struct StoreConfig {
     pub capacity_pages: u64,
     /// True if children of fork(2) do not inherit the arena.
     ///
-    /// Children do not need it, and the next capture would fault on each page shared with them.
+    /// Children do not need the arena, and the next capture would fault on each page shared with
+    /// them.
     pub dont_fork: bool,
 }

@@ -95,7 +95,7 @@ fn pages_that_are_given_up() {
                 "{choice:?}"
             );
             user.fill(4, 8, 107);
-            // The pages have been undone by other means.
+            // The test itself restores these pages before the rollback.
             user.fill(8, 4, value);
             rank.rollback(&user);
             let seen = [4, 7, 8, 11, 15].map(|page| user.read(page));
@@ -115,7 +115,7 @@ fn pages_that_are_given_up() {
             matches!(restored, Err(RestoreError::Absent { page }) if page == user.page(11)),
             "{choice:?}"
         );
-        // The next image has it.
+        // The image of the next commit contains page 11.
         rank.commit(&user);
         user.fill(11, 1, 3);
         rank.rollback(&user);
@@ -355,7 +355,7 @@ fn an_abandoned_delta_is_in_the_next_one_and_in_a_rollback() {
     });
 }
 
-/// The walk for a capture also protects pages that are left out.
+/// The scan of a capture also write-protects omitted pages.
 #[test]
 fn what_an_abandoned_delta_left_out_is_put_back() {
     with_each(|choice| {
@@ -430,7 +430,7 @@ fn a_lost_image_is_captured_whole_although_nothing_was_written() {
     with_each(|choice| {
         let user = TestProgram::new();
         user.map(0, 16, RW);
-        // Comparison omits pages of zeros, so none must be among these.
+        // Comparison omits pages of zeros, so none of these pages may contain only zeros.
         user.fill(0, 8, 100);
         let mut rank = TestRank::new(choice);
         rank.commit(&user);
@@ -439,7 +439,7 @@ fn a_lost_image_is_captured_whole_although_nothing_was_written() {
     });
 }
 
-/// Pages that vanish with their page tables leave no entry that could report it.
+/// Pages that vanish with their page tables leave no entry that reports their removal.
 #[test]
 fn pages_that_vanish_with_their_tables() {
     const TABLE: u64 = 512;
@@ -451,7 +451,7 @@ fn pages_that_vanish_with_their_tables() {
             user.fill(0, 4 * TABLE, 1 + round);
             rank.commit(&user);
             rank.commit(&user);
-            // Dropped, mapped anew, and dropped but for one page.
+            // The pages are dropped, mapped anew, and dropped with the exception of one page.
             assert!(user.advise(0, TABLE, libc::MADV_DONTNEED));
             user.map(TABLE, 2 * TABLE, RW);
             assert!(user.advise(3 * TABLE, TABLE, libc::MADV_DONTNEED));

@@ -191,7 +191,7 @@ fn a_whole_copy_refers_to_present_pages() {
         (store.sums(copy.runs()), store.first_damaged(copy.runs())),
         (whole, None)
     );
-    // Another process with both images counts equally.
+    // A process that adopts both images counts the references in the runs of both.
     let references = [copy.runs(), own.runs()].concat();
     store.count_shares(references.iter().map(|run| run.extent()));
     copy.clear(&mut store);

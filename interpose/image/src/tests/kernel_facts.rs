@@ -14,7 +14,7 @@ const EVERYTHING: u64 =
     cat::WPALLOWED | cat::WRITTEN | cat::FILE | cat::PRESENT | cat::SWAPPED | cat::PFNZERO;
 
 impl Probe {
-    /// Returns `None` (and the test passes) if the kernel has no such tracking.
+    /// Returns a probe; `None` (the test passes) if the kernel cannot track writes.
     fn new() -> Option<Self> {
         Some(Self {
             user: TestProgram::new(),

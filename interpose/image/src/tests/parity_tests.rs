@@ -86,7 +86,7 @@ impl Group {
             .flat_map(|run| run.slot.0..run.slot.0 + run.pages.pages)
         {
             let at = self.store.ptr(Slot(slot)).cast::<u64>();
-            // Pages of zeros are stored like others.
+            // Pages of zeros are stored like other pages.
             let value = random.below(4) * (1 + random.below(u64::from(u32::MAX)));
             (0..PAGE_SIZE / 8).for_each(|word| {
                 // SAFETY: an allocated slot.

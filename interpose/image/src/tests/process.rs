@@ -24,7 +24,7 @@ fn in_child(body: impl FnOnce() + std::panic::UnwindSafe) {
         unsafe { libc::_exit(i32::from(!ok)) };
     }
     let mut status = 0;
-    // SAFETY: waits for the child made above.
+    // SAFETY: waits for the child that this function has created; `status` is writable.
     unsafe { libc::waitpid(pid, &mut status, 0) };
     assert_eq!(status, 0, "the child failed");
 }
@@ -47,7 +47,7 @@ fn a_child_with_other_memory_takes_the_image_over() {
         let rank = std::panic::AssertUnwindSafe(rank);
         in_child(|| {
             let rank = &*{ rank };
-            // A spare has other content at these addresses, and shares no memory with others.
+            // A spare has other content at these addresses, and shares no memory with the worker.
             user.unmap(0, 200);
             user.map(30, 100, RW);
             user.fill(30, 100, 99);
@@ -131,7 +131,7 @@ fn a_long_image_is_loaded_whole_or_found_damaged() {
             unsafe { *rank.store.ptr(slot).add(7) ^= 1 };
             let page = run.pages.start.0 + middle;
             assert!(matches!(load(), Err(RestoreError::Damaged { page: found }) if found == page));
-            // SAFETY: as above.
+            // SAFETY: the slot of the image that was changed above; no other code uses it now.
             unsafe { *rank.store.ptr(slot).add(7) ^= 1 };
             load().unwrap();
             user.snapshot().assert_same_pages(&want, "after the damage");
@@ -145,7 +145,8 @@ fn a_long_image_is_loaded_whole_or_found_damaged() {
 #[test]
 fn the_brk_heap_is_restored_with_its_end() {
     in_child(|| {
-        // SAFETY: asks for and moves the break of this child, whose malloc copes with that.
+        // SAFETY: reads and moves the break of this child. The child's malloc(3) tolerates a moved
+        // break.
         let brk = |to: u64| unsafe { libc::syscall(libc::SYS_brk, to) as u64 };
         let start = brk(0).next_multiple_of(PAGE);
         assert_eq!(brk(start + 64 * PAGE), start + 64 * PAGE);
@@ -171,7 +172,7 @@ fn the_brk_heap_is_restored_with_its_end() {
         let want = user.snapshot();
         for other in [8, 200] {
             assert_eq!(brk(start + other * PAGE), start + other * PAGE);
-            // SAFETY: the first page is left in any case.
+            // SAFETY: the first page of the heap is mapped, whatever the break is.
             unsafe { (start as *mut u8).write(7) };
             let stats =
                 restore_layout(&rank.saved, &user.zones, LayoutOrigin::OtherProcess).unwrap();

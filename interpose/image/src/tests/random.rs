@@ -11,7 +11,7 @@ const PAGES: u64 = 600;
 struct World<'a> {
     user: TestProgram,
     file: &'a TempFile,
-    /// Access rights per page; `None` is not mapped.
+    /// Access rights per page; `None` if the page is not mapped.
     pages: Vec<Option<i32>>,
     random: Random,
 }

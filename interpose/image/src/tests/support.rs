@@ -101,7 +101,7 @@ impl TestProgram {
 
     pub fn fill(&self, page: u64, pages: u64, value: u8) {
         for i in page..page + pages {
-            // SAFETY: as above, for whole pages.
+            // SAFETY: the tests fill only mapped, writable pages of their range.
             unsafe { (self.addr(i) as *mut u8).write_bytes(value ^ i as u8, PAGE_SIZE) };
         }
     }

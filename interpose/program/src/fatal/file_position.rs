@@ -106,7 +106,7 @@ struct MapsFile(c_int);
 
 impl MapsFile {
     fn open() -> Option<MapsFile> {
-        // SAFETY: open(2).
+        // SAFETY: open(2) reads only the path, which is a valid string.
         let file = unsafe {
             libc::open(
                 c"/proc/self/maps".as_ptr(),

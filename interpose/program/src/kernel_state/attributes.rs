@@ -23,13 +23,13 @@ const REFUSED: &str = "kernel_state::state_that_cannot_be_restored_is_refused";
 /// Reason for a refusal of System V objects that other processes may use.
 pub const OTHER_USERS: &str = "another process may use it or has made it, and is not set back; let \
                                each process use its own, or remove it after use";
-/// Reason for a refusal of semaphores with adjustments of SEM_UNDO.
+/// Reason for a refusal of semaphores with SEM_UNDO adjustments.
 pub const ADJUSTMENTS: &str = "the kernel does not report the adjustments of SEM_UNDO; let the \
                                program do without SEM_UNDO, or remove it after use";
 /// Reason for a refusal of System V objects that cannot be read or set.
 pub const UNREADABLE: &str = "its content cannot be read and set (permissions, or a kernel without \
                               MSG_COPY); let the program remove it after use";
-/// Reason for a refusal of more System V objects than can be recorded.
+/// Reason for a refusal if there are more System V objects than can be recorded.
 pub const MANY_OBJECTS: &str = "understudy remembers 256 at a time; let the program use fewer";
 /// Reason for a refusal of contexts of io_setup(2) with requests under way.
 pub const REQUESTS: &str = "it has requests under way, which are in the kernel; let the program \

@@ -23,7 +23,9 @@ const NUMBERS: Handling = Differs("those of the replacement; getpid returns the 
 const MEMORY: Handling =
     Differs("sizes include memory of understudy, and are those of the replacement");
 
-/// All fields. A refused field must have its value from the start of the process.
+/// All fields of `/proc/self/status`.
+///
+/// A refused field must have its value from the start of the process.
 pub const STATUS: &[Row] = &[
     row("Name", Restored),
     row("Umask", Restored),

@@ -119,8 +119,8 @@ impl AcceleratorUse {
 
 /// Moves device memory to the program's memory and releases the devices, while threads run.
 ///
-/// Returns false if this is not possible now. `reports` is true if this process prints that a
-/// device is in use.
+/// Returns false if the devices cannot be released now. `reports` is true if this process prints
+/// that a device is in use.
 ///
 /// # Errors
 /// Device memory cannot be saved.
@@ -130,7 +130,7 @@ pub fn save_devices(rt: &Runtime, reports: bool) -> Result<bool, UserError> {
     };
     let Some(found) = found else { return Ok(true) };
     let driver = found.checkpointing_driver()?;
-    // In another process the main thread would have to continue this call.
+    // After a restore in another process, the main thread would have to continue this call.
     if mpi_lock::is_other_thread() {
         return Ok(false);
     }
@@ -158,7 +158,7 @@ pub fn save_devices(rt: &Runtime, reports: bool) -> Result<bool, UserError> {
 
 /// Returns the name of a device that is still open or mapped.
 ///
-/// Another process would not have it, although the device memory was saved.
+/// The device would be missing in another process, although its memory was saved.
 fn remaining_device(rt: &Runtime) -> Result<Option<String>, UserError> {
     let open = files::accelerators()
         .into_iter()
@@ -188,7 +188,7 @@ pub(super) fn is_saved(rt: &Runtime) -> bool {
     rt.accelerator.is_checkpointed.get()
 }
 
-/// Sets the state of the process whose memory was loaded.
+/// Records whether device memory is in the memory that was loaded.
 pub(super) fn restore(rt: &Runtime, is_saved: bool) {
     rt.accelerator.is_checkpointed.set(is_saved);
     // The libraries have changed, and a [`loader::LoaderMark`] may have an earlier value.
@@ -201,7 +201,7 @@ pub fn restore_devices(rt: &Runtime) -> Result<(), UserError> {
     if !rt.accelerator.is_checkpointed.take() {
         return Ok(());
     }
-    // Libraries may have been reopened in the meantime.
+    // Libraries may have been reopened since the device memory was saved.
     let Ok(Some(driver)) = driver(rt) else {
         return Err(UserError::DeviceLost(DriverError {
             call: "looking for libcuda",

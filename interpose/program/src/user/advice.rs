@@ -85,7 +85,8 @@ pub struct MappingAttributes {
 pub(super) struct SmapsCache {
     /// True if a loaded checkpoint contains attributes.
     ///
-    /// The calls that set them were made in another process.
+    /// Another process made the calls that set these attributes, so this process has not counted
+    /// them.
     has_loaded: Cell<bool>,
     last: Cell<Option<SmapsReading>>,
 }
@@ -171,7 +172,7 @@ fn apply(name: &str, call: AttributeCall, pages: &[PageRun]) {
     for run in pages {
         let range = run.range();
         let (at, length) = (range.start as *mut libc::c_void, range.len() as usize);
-        // SAFETY: advice about memory of the program, whose threads are stopped.
+        // SAFETY: the advice concerns memory of the program, whose threads are stopped.
         let rc = unsafe {
             match call {
                 AttributeCall::Advise(advice) => libc::madvise(at, length, advice),
@@ -235,7 +236,7 @@ fn range(line: &[u8]) -> Option<AddrRange> {
 
 /// True if the C library installs guard pages below stacks of threads.
 ///
-/// glibc 2.42 and later do.
+/// Only glibc 2.42 and later install them.
 fn libc_has_guards() -> bool {
     // SAFETY: gnu_get_libc_version(3) returns a string that lives as long as the process.
     let version = unsafe { std::ffi::CStr::from_ptr(libc::gnu_get_libc_version()) };

@@ -3,9 +3,9 @@
 //! A program that is rolled back starts its children a second time. Therefore the children that it
 //! has started since the checkpoint are killed, with all their descendants, and waited for. The
 //! children of a failed process are killed by its guardian (`guarded_process` of `ckptd/launch`).
-//! Changes of files by children are undone ([`super::undo`]). Two cases are not covered, and the
-//! user is warned of them: a child that runs at a checkpoint is not saved, and changes of files by
-//! a program without the preload library are not undone.
+//! Changes of files by children are undone ([`super::undo`]). The user is warned of two cases that
+//! are not covered: a child that runs at a checkpoint is not saved, and changes of files by a
+//! program without the preload library are not undone.
 #![allow(unsafe_code)]
 
 use super::signals;
@@ -100,12 +100,13 @@ fn kill_newer(saved: &ChildrenAtCut) {
 
 /// Kills a process and all its descendants.
 ///
-/// Each process is stopped first, so that it cannot start others.
+/// Each process is stopped first, so that it cannot start other processes.
 fn kill_tree(pid: i32) {
-    // SAFETY: kill(2) of a child that has not been waited for, or of a descendant of one.
+    // SAFETY: the number belongs to a child that has not been waited for, or to a descendant of
+    // such a child. kill(2) accesses no memory.
     unsafe { libc::kill(pid, libc::SIGSTOP) };
     children_of(&format!("/proc/{pid}/task")).for_each(kill_tree);
-    // SAFETY: as above.
+    // SAFETY: kill(2) accesses no memory, and the stopped process still exists.
     unsafe { libc::kill(pid, libc::SIGKILL) };
 }
 

@@ -44,8 +44,8 @@ pub fn record_in_file(path: &Path) -> io::Result<()> {
     let file = open_own(path, libc::O_RDWR | libc::O_CREAT)?;
     file.set_len(LENGTH as u64)?;
     let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
-    // SAFETY: a new mapping, which is never unmapped. The caller's stack is in the reserved range,
-    // so the mapping is placed there as well.
+    // SAFETY: the call creates a new mapping, which is never unmapped. The caller's stack is in
+    // the reserved range, so the mapping is also placed in the reserved range.
     let word = unsafe {
         libc::mmap(
             std::ptr::null_mut(),
@@ -77,11 +77,11 @@ pub unsafe extern "C" fn record_unlocked_effect(kind: u32, _: c_int, path: *cons
     ) {
         return;
     }
-    // SAFETY: guaranteed by the caller; the words are never unmapped.
+    // SAFETY: the caller passes a valid string or null, and the words are never unmapped.
     unsafe {
         let starts_with =
             |top: &[u8]| !path.is_null() && CStr::from_ptr(path).to_bytes().starts_with(top);
-        // Paths of no regular files.
+        // These paths do not lead to regular files.
         if starts_with(b"/proc/")
             || starts_with(b"/sys/")
             || starts_with(b"/dev/") && !starts_with(b"/dev/shm/")

@@ -62,7 +62,7 @@ pub enum UserError {
         path: String,
         why: String,
     },
-    /// Descriptors from [`RUNTIME_FD_BASE`] on, which are reserved.
+    /// Descriptors from [`RUNTIME_FD_BASE`] on, which are reserved for understudy.
     #[error(
         "{}", message::descriptor_numbers(.0, RUNTIME_FD_BASE))]
     Descriptors(String),
@@ -72,7 +72,7 @@ pub enum UserError {
     Library(String),
     /// Library of dlopen(3) that a replacement could not open.
     ///
-    /// Refused as soon as this is detected.
+    /// The library is refused as soon as it is detected.
     #[error(
         "{}", message::dlopen_refused(.0, .1))]
     LateLibrary(String, &'static str),

@@ -54,7 +54,8 @@ pub fn record_inherited(rt: &Runtime) {
 
 /// Refuses descriptors from [`RUNTIME_FD_BASE`] on.
 ///
-/// `highest` is such a number that was given to the program.
+/// `highest` is the highest reserved number that the program has received; `None` if it has
+/// received no reserved number.
 pub fn check(highest: Option<i32>) -> Result<(), UserError> {
     // SAFETY: fcntl(2) that only queries.
     let may_be_full = unsafe { libc::fcntl(RUNTIME_FD_BASE - 1, libc::F_GETFD) } >= 0;
@@ -156,9 +157,9 @@ pub(super) fn accelerators() -> Vec<String> {
         .collect()
 }
 
-/// Returns the first pipe, socket or similar object.
+/// Returns a pipe, socket or similar object that could not be restored in another process.
 ///
-/// [`restore`] could not restore it in another process.
+/// The object is the one with the lowest descriptor.
 pub(super) fn first_unrestorable(rt: &Runtime) -> Option<String> {
     let first = open_now(rt).others.into_values().next();
     first.map(|name| String::from_utf8_lossy(&name).into_owned())
@@ -268,7 +269,7 @@ fn restore_specials(saved: &OpenFilesAtCut, now: &OpenFilesAtCut) -> Result<(), 
 
 /// Takes the locks that the program held at the cut.
 ///
-/// Called after all processes have released the locks that they have taken since.
+/// Called after all processes have released the locks that they have taken since the cut.
 pub fn take_locks(rt: &Runtime) -> Result<(), UserError> {
     let locks = rt.files.locks.take();
     let lost = locks

@@ -9,7 +9,8 @@ use std::ffi::c_void;
 ///
 /// Must be called in a handler of an MPI procedure.
 fn call(procedure: &str, first: u64, second: u64) -> u64 {
-    // SAFETY: one of malloc(3), calloc(3), free(3), malloc_trim(3), with its arguments.
+    // SAFETY: the procedure is malloc(3), calloc(3), free(3) or malloc_trim(3) of the program's
+    // libc, and the numbers are its arguments.
     unsafe {
         call_user(
             user_symbol(procedure) as *const c_void,

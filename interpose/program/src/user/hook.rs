@@ -23,7 +23,8 @@ pub unsafe extern "C" fn file_effect(
     value: i64,
 ) {
     let rt = DOOR.get();
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller passes valid or null strings, and a value as the kind requires. The
+    // called functions require only this.
     unsafe {
         match kind {
             effect::OPEN_LIBRARY | effect::CLOSE_LIBRARY => {

@@ -31,7 +31,7 @@ pub struct InputAtCut {
     relayed: Option<RelayedInput>,
     /// Number of cuts before which the program has read a pipe that is not relayed.
     reads: u64,
-    /// True if that pipe is empty and has no writer.
+    /// True if this pipe, which is not relayed, is empty and has no writer.
     has_ended: bool,
 }
 
@@ -42,7 +42,7 @@ struct RelayedInput {
     /// Number of bytes that the program has read.
     position: u64,
     is_at_end: bool,
-    /// The program's descriptors of the pipe; true if execve(2) closes the descriptor.
+    /// The program's descriptors of the pipe; true if execve(2) closes a descriptor.
     descriptors: BTreeMap<i32, bool>,
     /// Status flags (open(2)).
     flags: i32,
@@ -93,8 +93,8 @@ fn is_pipe(fd: i32) -> bool {
 
 /// Watches standard input; `None` if the user has too many watches.
 fn watch() -> Option<File> {
-    // SAFETY: inotify_init1(2) creates a descriptor of the runtime side, and inotify_add_watch(2)
-    // adds to it.
+    // SAFETY: inotify_init1(2) returns a new descriptor, which only the `File` owns.
+    // inotify_add_watch(2) reads a valid string.
     unsafe {
         let fd = libc::inotify_init1(libc::IN_NONBLOCK | libc::IN_CLOEXEC);
         let watch = (fd >= 0).then(|| File::from_raw_fd(fd))?;
@@ -103,10 +103,10 @@ fn watch() -> Option<File> {
     }
 }
 
-/// Replaces standard input by an empty one.
+/// Replaces standard input by an empty input.
 ///
-/// For a process that only replays a worker's calls. Such a process may be a child of the worker,
-/// which would miss the data that the child reads.
+/// Called in a process that only replays a worker's calls. If this process is a child of the
+/// worker, the worker would miss the data that the child reads.
 pub fn replace_by_empty_input() {
     if !is_pipe(libc::STDIN_FILENO) {
         return;
@@ -207,14 +207,14 @@ impl Input {
             position,
             is_at_end: feed.ends_at(position),
             descriptors: descriptors.map(|fd| (fd, is_close_on_exec(&fd))).collect(),
-            // SAFETY: as above.
+            // SAFETY: fcntl(2) that only queries the flags of the pipe.
             flags: unsafe { libc::fcntl(feed.pipe().as_raw_fd(), libc::F_GETFL) },
         })
     }
 
     /// Releases input before the cut of `epoch`.
     ///
-    /// The job cannot roll back to an earlier cut.
+    /// The job cannot roll back to a cut before that of `epoch`.
     pub(super) fn forget_before(&mut self, epoch: Epoch) {
         while self.positions.front().is_some_and(|(cut, _)| *cut < epoch) {
             self.positions.pop_front();

@@ -106,19 +106,21 @@ fn events_in(length: u64) -> u64 {
 /// # Safety
 /// The ring must be mapped for reading.
 unsafe fn header(address: u64) -> Header {
-    // SAFETY: guaranteed by the caller. The kernel writes to the ring while requests are pending.
+    // SAFETY: the caller guarantees that the ring is mapped for reading. The read is volatile,
+    // because the kernel writes to the ring while requests are pending.
     unsafe { (address as *const Header).read_volatile() }
 }
 
 /// Returns the context of a ring and its header.
 ///
-/// `None` if the ring is not as the kernel made it, or its requests are not counted.
+/// `None` if the ring differs from those that the kernel creates, or if its requests are not
+/// counted.
 fn counted(ring: &Vma) -> Option<(AioContext, Header)> {
     let known = contexts().find(ring.range.start as usize)?;
     if !(ring.shared && ring.prot.read && ring.prot.write && ring.offset == 0) {
         return None;
     }
-    // SAFETY: mapped for reading.
+    // SAFETY: the ring is mapped for reading, as checked above.
     let header = unsafe { header(ring.range.start) };
     let count = events_in(ring.range.len());
     let is_whole = header.magic == MAGIC
@@ -135,7 +137,7 @@ fn pending_requests(known: &AioContext, header: &Header) -> u64 {
     (known.submitted % count + count - u64::from(header.tail)) % count
 }
 
-/// Returns the reason why a context cannot be restored, if there is one.
+/// Returns the reason why a context cannot be restored; `None` if it can be restored.
 fn objection(ring: &Vma) -> Option<&'static str> {
     match counted(ring) {
         None => Some(UNCOUNTED),
@@ -172,7 +174,8 @@ pub(super) fn capture() -> std::result::Result<AioContextsAtCut, UserError> {
 
 fn save(ring: &Vma, known: &AioContext, header: &Header) -> SavedContext {
     let (first, length) = (ring.range.start + HEADER, ring.range.len() - HEADER);
-    // SAFETY: the events of a ring, which has no pending requests.
+    // SAFETY: the slice lies in a mapped ring, which the kernel does not change, because no
+    // request is pending.
     let events = unsafe { std::slice::from_raw_parts(first as *const u8, length as usize) };
     let used = events.iter().rposition(|&byte| byte != 0);
     SavedContext {
@@ -187,7 +190,7 @@ fn save(ring: &Vma, known: &AioContext, header: &Header) -> SavedContext {
 
 /// Destroys all contexts, and waits until their requests have completed.
 ///
-/// Until then requests may change files and memory.
+/// A pending request may change files and memory until it has completed.
 pub(super) fn destroy_all() -> std::result::Result<(), UserError> {
     contexts().clear();
     if !may_exist() {
@@ -195,8 +198,9 @@ pub(super) fn destroy_all() -> std::result::Result<(), UserError> {
     }
     for ring in rings()? {
         let (start, length) = (ring.range.start, ring.range.len());
-        // SAFETY: a context of the program, whose threads are stopped. A ring that is no context,
-        // such as a parent's, is unmapped.
+        // SAFETY: no request uses the ring after io_destroy(2), and the program's threads are
+        // stopped. The call fails for a ring without a context, for example a parent's, which is
+        // then unmapped.
         unsafe {
             if libc::syscall(libc::SYS_io_destroy, start) != 0 {
                 libc::munmap(start as *mut _, length as usize);
@@ -219,12 +223,12 @@ pub(super) fn restore(saved: &AioContextsAtCut) -> std::result::Result<(), UserE
 
 /// Reserves the address ranges of all rings.
 ///
-/// Otherwise the kernel could place another new ring there.
+/// Without the reservation, the kernel could place another new ring at such an address.
 fn reserve(saved: &[SavedContext]) -> Result<()> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
     for context in saved {
         let (place, length) = (context.address as *mut _, context.length as usize);
-        // SAFETY: MAP_FIXED_NOREPLACE makes a new mapping or none.
+        // SAFETY: MAP_FIXED_NOREPLACE never replaces an existing mapping.
         let at = unsafe { libc::mmap(place, length, libc::PROT_NONE, flags, -1, 0) };
         if at == libc::MAP_FAILED {
             return Err(Error::last_os_error());
@@ -299,7 +303,7 @@ impl SavedContext {
         let count = events_in(self.length) as u32;
         self.submit(&empty, self.head, true)?;
         self.submit(&empty, (self.tail + count - self.head) % count, false)?;
-        // SAFETY: the ring is mapped.
+        // SAFETY: the ring has been moved to this address and is mapped.
         let now = unsafe { header(self.address) };
         match (now.head, now.tail) == (self.head, self.tail) {
             true => Ok(()),
@@ -358,7 +362,8 @@ mod tests {
     #[test]
     fn a_context_is_restored_with_its_events() {
         for (head, tail) in [(0, 0), (5, 100), (200, 30), (254, 0)] {
-            // Like `reserve`. Other tests map memory concurrently, so the range is not freed.
+            // The range is reserved as in `reserve`. Other tests map memory concurrently, so the
+            // range stays mapped.
             let (access, flags) = (libc::PROT_NONE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
             let length = 2 * PAGE as usize;
             // SAFETY: mmap(2) of new memory.

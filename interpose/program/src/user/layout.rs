@@ -50,7 +50,7 @@ pub fn record_start(rt: &Runtime) {
 
 /// Returns the mappings that contain the thread's control block or a link map.
 ///
-/// Ranges that the modules themselves cover are left out.
+/// The ranges of the modules themselves are left out.
 fn loader_heap(modules: &[tls::TlsModule]) -> Vec<AddrRange> {
     let maps = loader::link_maps().map(|map| std::ptr::from_ref(map) as u64);
     let inside: Vec<u64> = iter::once(tls::control_block()).chain(maps).collect();

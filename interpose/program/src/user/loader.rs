@@ -152,7 +152,7 @@ pub fn find(loaded: &LoaderState, first_heap: &[AddrRange]) {
     loaded.ranges.set(loader_memory::find(first_heap));
 }
 
-/// Starts to record the libraries that the program opens. Called in MPI_Init.
+/// Starts to record the libraries that the program opens; called in MPI_Init.
 pub fn begin(loaded: &LoaderState) {
     let mut random = [0; 8];
     // SAFETY: getrandom(2) fills the buffer. The number only distinguishes processes.
@@ -188,7 +188,7 @@ pub unsafe fn record_operation(loaded: &LoaderState, kind: u32, path: *const c_c
         // Without a name the call refers to the program itself.
         _ if path.is_null() => {}
         _ => {
-            // SAFETY: the program's string.
+            // SAFETY: the caller guarantees that a string that is not null is valid.
             let path = unsafe { CStr::from_ptr(path) }
                 .to_string_lossy()
                 .into_owned();
@@ -365,8 +365,8 @@ pub fn restore(loaded: &LoaderState, saved: &LoaderAtCut) -> Result<(), UserErro
 
 /// True if the program is in a call of ld.so.
 ///
-/// True in a call of MPI by the constructor of a library that is being opened. No checkpoint can be
-/// taken there, because a restored ld.so would not be in that call.
+/// This is the case if the constructor of a library that is being opened calls MPI. No checkpoint
+/// can be taken in such a call, because a restored ld.so would not be in it.
 pub fn is_loading() -> bool {
     let mut found = false;
     // SAFETY: the unwinder passes this argument to `find_loader_frame`, on this stack.

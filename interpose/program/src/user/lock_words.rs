@@ -30,7 +30,7 @@ fn is_comparing(kind: u32) -> bool {
         && (kind & (ROBUST | INHERIT) != 0 || matches!(kind & TYPE, RECURSIVE | ERRORCHECK))
 }
 
-/// True if these may be the first words of a locked mutex.
+/// True if the words may be the first three words of a locked mutex.
 ///
 /// Applies to mutexes that compare owner and caller.
 pub fn is_comparing_mutex([first, _, third]: [u64; 3]) -> bool {
@@ -39,7 +39,7 @@ pub fn is_comparing_mutex([first, _, third]: [u64; 3]) -> bool {
 
 /// True for the words of a mutex that `owner` holds.
 ///
-/// Applies to mutexes that compare owner and caller. At most `users` threads may use it.
+/// Applies to mutexes that compare owner and caller. At most `users` threads may use the mutex.
 pub fn is_mutex_of_owner(words: &[u64], owner: u32, users: u32) -> bool {
     let &[first, second, third, previous, next, ..] = words else {
         return false;
@@ -74,7 +74,7 @@ pub fn is_mutex_of_owner(words: &[u64], owner: u32, users: u32) -> bool {
 
 /// True for the words of a read-write lock that `owner` holds for writing.
 ///
-/// At most `users` threads may use it.
+/// At most `users` threads may use the lock.
 pub fn is_written_lock(words: &[u64], owner: u32, users: u32) -> bool {
     // Bits for the writers' phase and for a writer that holds the lock. The higher bits count
     // waiting readers.

@@ -111,10 +111,11 @@ fn find_owners(
 /// Sets the owner of a lock.
 ///
 /// # Safety
-/// The words must have been found by [`find_owners`]: the owner's word, the one before it and the
-/// one after it.
+/// `words` must be three words of a lock that [`find_owners`] has found: the word before the
+/// owner's, the owner's word, and the word after it.
 unsafe fn set_owner(words: *mut [u64; 3], new: ThreadNumber) {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that the three words are those of a lock, and the program's
+    // threads, which may use the lock, are stopped.
     let [before, owner, behind] = unsafe { &mut *words };
     *owner = join(new.0, halves(*owner).1);
     // Above the number, the lock word has two bits of the kernel. (In a read-write lock the word
@@ -165,7 +166,8 @@ fn searched_ranges(
 
 /// Gives locks in the loaded memory to the threads whose numbers have changed.
 ///
-/// `changed` contains all threads, and `pages` (sorted) all pages that may contain locks of theirs.
+/// `changed` contains all threads, and `pages` (sorted) all pages that may contain locks that
+/// these threads hold.
 pub fn renumber_owners(
     changed: &[ThreadNumberChange],
     layout: &Layout,
@@ -215,7 +217,7 @@ mod tests {
     fn replace_owner(words: &mut [u64], old: ThreadNumber, new: ThreadNumber) -> Vec<usize> {
         let found = find_owners(words, words.len(), &[(old, new)], 1);
         for &(at, new) in &found {
-            // SAFETY: found in these words just before.
+            // SAFETY: `find_owners` has just found the lock in these words.
             unsafe { set_owner(words.as_mut_ptr().add(at - 1).cast(), new) };
         }
         found.into_iter().map(|(at, _)| at).collect()
@@ -294,7 +296,7 @@ mod tests {
                 1
             );
             assert!(memory.0 == before, "{kind} {robust} {protocol}");
-            // SAFETY: as above.
+            // SAFETY: the mutex was created above, and this thread is its owner again.
             assert_eq!(unsafe { libc::pthread_mutex_unlock(lock) }, 0);
             assert_eq!(
                 memory.pass(),
@@ -356,7 +358,7 @@ mod tests {
             assert!(seen(&memory)[1], "{kind} {robust} {protocol}");
         }
         let mut memory = Memory::new();
-        // SAFETY: as above.
+        // SAFETY: the lock is in memory of the test, and its words are zero, like its initialiser.
         assert_eq!(unsafe { libc::pthread_rwlock_wrlock(memory.lock()) }, 0);
         assert_eq!(seen(&memory), [false, true, false]);
     }
@@ -369,9 +371,9 @@ mod tests {
         assert_eq!(memory.pass(), 0);
     }
 
-    /// Uses the number as data of the program.
+    /// Owner numbers in words that are other data of the program stay unchanged.
     ///
-    /// Also uses it in words that differ in one bit from a held lock.
+    /// The test includes words that differ in one bit from a held lock.
     #[test]
     fn data_stay_as_they_are() {
         let own = ThreadNumber::own().0;
@@ -416,7 +418,7 @@ mod tests {
         assert_eq!(words, recursive(9));
     }
 
-    /// Words after `length` are examined, but no owner is found there.
+    /// Words after `length` are examined, but an owner in these words is not reported.
     #[test]
     fn a_lock_over_the_end_is_found_once() {
         let mut memory = Memory::new();

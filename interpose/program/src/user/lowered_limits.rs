@@ -44,8 +44,8 @@ pub(super) struct TemporaryFileLimit(Option<libc::rlimit64>);
 impl TemporaryFileLimit {
     /// Raises the limit if needed.
     pub(super) fn new() -> TemporaryFileLimit {
-        // The preload library has checked the limits at the start. Without a call that sets limits
-        // since then, they are high enough, and a system call is saved.
+        // The preload library has checked the limits at the start. They have not changed if the
+        // program has made no call that sets limits since the start, so a system call is saved.
         if kernel_calls().limits.load(Ordering::Relaxed) == 0 {
             return TemporaryFileLimit(None);
         }
@@ -57,7 +57,7 @@ impl TemporaryFileLimit {
             rlim_max,
         };
         let raised = limit(FILES, Some(up_to(before.rlim_max.max(FILES.limit))));
-        // Without the privilege to raise the hard limit.
+        // An unprivileged process cannot exceed the hard limit.
         raised.or_else(|| limit(FILES, Some(up_to(before.rlim_max))));
         TemporaryFileLimit(Some(before))
     }

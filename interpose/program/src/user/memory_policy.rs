@@ -3,8 +3,8 @@
 //! Policies of ranges are read only if the program has called mbind(2), or a checkpoint with such
 //! policies was loaded. For private memory the kernel stores the policy in the mapping, and splits
 //! the mapping where policies differ. For shared memory and files in memory the policy belongs to
-//! the object, and no list of mappings shows it: no checkpoint is taken at a cut where such a
-//! policy exists.
+//! the object, and no list of mappings shows it: no checkpoint is taken at a cut where an object
+//! has a policy.
 #![allow(unsafe_code)]
 
 use super::kernel_calls::kernel_calls;
@@ -39,7 +39,7 @@ pub(super) fn of_thread() -> Policy {
 
 /// Returns the policy of the memory at an address.
 ///
-/// For memory without a policy this is MPOL_DEFAULT, not the thread's policy.
+/// The result for memory without a policy is MPOL_DEFAULT, not the thread's policy.
 fn of_address(address: u64) -> Policy {
     const MPOL_F_ADDR: usize = 2;
     read(address, MPOL_F_ADDR)
@@ -125,7 +125,7 @@ fn has_calls() -> bool {
 
 /// Reads the policies of private memory.
 ///
-/// `has_loaded` is true if a loaded checkpoint contains policies: another process has set them.
+/// `has_loaded` is true if a loaded checkpoint contains policies, which another process has set.
 pub(super) fn capture(has_loaded: bool, layout: &Layout) -> RangePolicies {
     if !has_calls() && !has_loaded {
         return RangePolicies::default();

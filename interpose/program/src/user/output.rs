@@ -23,8 +23,8 @@ pub fn in_job_memory(job: &str, name: &str) -> PathBuf {
 
 /// Returns the path of this rank's ledger, which its relay is about to create.
 ///
-/// Removes a ledger of that name. It can exist if an earlier job was killed whose launcher had the
-/// same process id.
+/// Removes an existing ledger of that name. Such a ledger can exist if an earlier job was killed
+/// whose launcher had the same process id.
 pub fn new_ledger(job: &str, process: ProcessNumber) -> PathBuf {
     let path = in_job_memory(job, &process.to_string());
     let _ = std::fs::remove_file(&path);
@@ -118,7 +118,7 @@ pub fn set_inherited(rt: &Runtime, marks: [Position; 2]) {
     rt.ledgers.borrow_mut().inherited = marks;
 }
 
-/// Removes the ledgers of those of these processes that have exited.
+/// Removes the ledgers of the exited processes among these ranks.
 pub fn remove_closed_ledgers(rt: &Runtime, ranks: std::ops::Range<u32>) {
     let is_closed =
         |path: &PathBuf| LedgerObserver::open(path).is_ok_and(|ledger| ledger.is_closed());

@@ -45,7 +45,8 @@ const TILE_DATA: u32 = 18;
 fn features() -> u64 {
     const ARCH_GET_XCOMP_PERM: i32 = 0x1022;
     let mut permitted = 0u64;
-    // SAFETY: arch_prctl(2) writes one word. A kernel without this operation does not change it.
+    // SAFETY: arch_prctl(2) writes one word. A kernel without this operation does not write the
+    // word.
     unsafe {
         libc::syscall(
             libc::SYS_arch_prctl,
@@ -142,7 +143,7 @@ fn name() -> [u8; 16] {
 /// Returns the nice value of the calling thread.
 fn nice() -> i32 {
     // Unlike libc's function, the system call returns no value that resembles an error.
-    // SAFETY: getpriority(2).
+    // SAFETY: getpriority(2) accesses no memory.
     let answer = unsafe { libc::syscall(libc::SYS_getpriority, libc::PRIO_PROCESS, 0) };
     20 - answer as i32
 }
@@ -193,7 +194,7 @@ pub fn restore_number(saved: &ProcessSettings) {
 
 /// Restores the state where it differs.
 ///
-/// State of a thread is restored only if this thread is the one that made the cut (`is_callers`).
+/// State of a thread is restored only if the calling thread made the cut (`is_callers`).
 pub fn restore(saved: &ProcessSettings, is_callers: bool) -> Result<(), UserError> {
     // The permission comes first: the signal stack of the failed process had room for these
     // registers, and this process's signal stack may be too small.

@@ -1,8 +1,8 @@
 //! Attributes of the process and of its main thread that the program may change.
 //!
 //! Attributes that the program has not changed since the start have the launcher's values. A
-//! replacement keeps its own values of them, such as the processors to which the launcher has bound
-//! it.
+//! replacement keeps its own launcher's values of these attributes, for example the processors to
+//! which the launcher has bound it.
 #![allow(unsafe_code)]
 
 use super::memory_policy;
@@ -186,7 +186,7 @@ fn set_scheduling(attributes: &[u8]) -> bool {
 const IO_PROCESS: libc::c_long = 1;
 
 fn io_priority() -> AttributeValue {
-    // SAFETY: ioprio_get(2).
+    // SAFETY: ioprio_get(2) accesses no memory.
     let priority = unsafe { libc::syscall(libc::SYS_ioprio_get, IO_PROCESS, main()) };
     priority.to_ne_bytes().to_vec()
 }
@@ -196,7 +196,7 @@ fn number(value: &[u8]) -> libc::c_long {
 }
 
 fn set_io_priority(value: &[u8]) -> bool {
-    // SAFETY: ioprio_set(2).
+    // SAFETY: ioprio_set(2) accesses no memory.
     unsafe { libc::syscall(libc::SYS_ioprio_set, IO_PROCESS, main(), number(value)) == 0 }
 }
 
@@ -220,7 +220,7 @@ fn control(what: libc::c_int) -> AttributeValue {
 }
 
 fn set_control(what: libc::c_int, value: &[u8]) -> bool {
-    // SAFETY: prctl(2) with a value that was read before.
+    // SAFETY: prctl(2) sets a number that was read before, and accesses no memory.
     unsafe { libc::syscall(libc::SYS_prctl, what, number(value), 0, 0, 0) == 0 }
 }
 

@@ -22,8 +22,8 @@ pub(super) fn capture() -> ProcessorTime {
 
 /// Ensures that the program sees no smaller values than at the cut.
 ///
-/// `is_own` is true if this process was saved, or has been a replacement since: its values
-/// continue.
+/// `is_own` is true if this process was saved, or has become a replacement since the cut. Its
+/// values then continue from those that the program has seen.
 pub(super) fn restore(saved: &ProcessorTime, is_own: bool) {
     let now = own(Rounding::Down);
     let is_less = |now: &Reading| now.iter().zip(&saved.0).any(|(now, then)| now < then);
@@ -51,7 +51,7 @@ fn seen(own: Reading) -> Reading {
     std::array::from_fn(|place| carried().seen(place, own[place]))
 }
 
-/// Rounding of times that the kernel reports in ticks only, namely those of other threads.
+/// Rounding of other threads' times, which the kernel reports in ticks only.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Rounding {
     Up,
@@ -61,7 +61,7 @@ enum Rounding {
 /// Reads the kernel's values.
 fn own(rounding: Rounding) -> Reading {
     let main = process();
-    // SAFETY: gettid(2).
+    // SAFETY: gettid(2) has no arguments and accesses no memory.
     let is_main = unsafe { libc::gettid() } == main;
     let usage_of_main = match is_main {
         true => usage(libc::RUSAGE_THREAD),
@@ -178,7 +178,7 @@ mod tests {
         while usage(libc::RUSAGE_THREAD)[0] < 50_000 {
             sum = std::hint::black_box(sum + 1);
         }
-        // SAFETY: gettid(2).
+        // SAFETY: gettid(2) has no arguments and accesses no memory.
         let own = unsafe { libc::gettid() };
         let before = usage(libc::RUSAGE_THREAD);
         let read = [Rounding::Down, Rounding::Up].map(|it| usage_of_thread(own, it));

@@ -29,7 +29,7 @@ runtime! {
         pub(super) files: OpenFileState = OpenFileState::new(),
         pub(super) children: Children = Children::new(),
         pub(super) timers: Timers = Timers::new(),
-        /// `None` if threads are refused.
+        /// Threads of the program; `None` if threads are refused.
         pub(super) threads: StateCell<Option<Threads>> = StateCell::new(None),
         /// Frame at which the thread that restores the program resumes itself.
         ///
@@ -52,5 +52,5 @@ runtime! {
     }
 }
 
-/// Access for functions that the entry code calls.
+/// Access to the state for functions that the entry code calls.
 pub static DOOR: RuntimeAccess<Runtime> = RuntimeAccess::new();

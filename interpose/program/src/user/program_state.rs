@@ -72,9 +72,9 @@ impl ProgramState {
         loader::restore(&rt.loader, &self.libraries)
     }
 
-    /// Ends the threads that are not in the image, before mappings and pages are restored.
+    /// Ends the threads that are not in the image.
     ///
-    /// Stops all other threads.
+    /// Stops all other threads. Called before mappings and pages are restored.
     pub fn clear_threads(&self, rt: &Runtime) -> Result<(), UserError> {
         stop_for_good(rt)?;
         self.threads.clear(rt)
@@ -104,7 +104,8 @@ impl ProgramState {
         processor_time::restore(&self.processor_time, own);
         rt.advice.restore(&self.advice, &self.layout);
         memory_policy::restore(&rt.has_loaded_policies, &self.memory_policies, &self.layout);
-        // A driver identifies its process by the kernel's number.
+        // A driver identifies its process by the kernel's process number, so the number that the
+        // program sees must not change.
         if !self.has_devices {
             process::restore_number(&self.process);
         }
@@ -119,7 +120,7 @@ impl ProgramState {
     /// Creates missing threads, makes this process's threads the owners of locks, restores timers.
     ///
     /// Called after all other state is restored. `pages` (sorted) must include all loaded pages
-    /// with locks that the program holds. `frame` is the call at the cut.
+    /// with locks that the program holds. `frame` is the frame of the MPI call that made the cut.
     pub fn restore_threads(
         &self,
         rt: &Runtime,
@@ -146,12 +147,12 @@ impl ProgramState {
 
     /// Returns the lowest address in use of the main thread's stack.
     ///
-    /// `frame` is the call at the cut.
+    /// `frame` is the frame of the MPI call that made the cut.
     pub fn main_stack(&self, frame: &Frame) -> u64 {
         self.threads.main_stack().unwrap_or(frame.rsp)
     }
 
-    /// Restores the state that concerns this process only, for a replay that starts here.
+    /// Restores the state of this process only, for a replay that starts at this cut.
     ///
     /// The pages have already been restored.
     pub fn restore_for_replay(&self) -> Result<(), UserError> {

@@ -23,7 +23,7 @@ pub fn check() -> Result<(), UserError> {
 /// Permits this thread to access memory with any protection key.
 ///
 /// Needed before a load, which writes to all memory. At the cut that is loaded the program had
-/// allocated no key. If the program has allocated one since, the register exists.
+/// allocated no key. If the program has allocated a key since that cut, the register exists.
 pub fn permit_all_keys() {
     // SAFETY: cpuid reports whether the kernel enables the register (OSPKE). wrpkru requires zeros
     // in ecx and edx.

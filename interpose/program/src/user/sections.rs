@@ -14,7 +14,7 @@ pub fn begin_recording(rt: &Runtime) {
 
 /// Starts the section of `epoch` at its cut.
 ///
-/// Actions of the program from here on belong to that section.
+/// Actions of the program after this call belong to that section.
 pub fn begin_section(rt: &Runtime, epoch: Epoch) {
     undo::begin(rt, epoch);
     rt.input.borrow_mut().begin_section(epoch);

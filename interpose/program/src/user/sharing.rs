@@ -81,7 +81,7 @@ fn open_and_mapped(all: &[Vma]) -> Option<String> {
 
 /// True if the descriptor refers to the mapped file.
 ///
-/// The device that a file system reports here may differ from the one in the list of mappings.
+/// The device that fstat(2) reports may differ from the device in the list of mappings.
 fn is_open_at(fd: i32, vma: &Vma) -> bool {
     let Some(file_stat) = stat(fd) else {
         return false;

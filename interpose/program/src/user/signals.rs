@@ -53,14 +53,17 @@ fn keep_out(actions: &[Action]) {
     }
 }
 
-/// Applies `keep_out` to the current handlers. Later ones are reported when the program sets them.
+/// Applies `keep_out` to the current handlers.
+///
+/// Later handlers are reported when the program sets them.
 pub fn keep_out_handlers() {
     keep_out(&actions());
 }
 
 pub fn capture() -> SignalState {
     let directory = std::env::current_dir().map(|path| path.as_os_str().as_bytes().to_vec());
-    // SAFETY: umask(2), which can only be read by setting it.
+    // SAFETY: umask(2) accesses no memory. The mask can only be read by setting it, so it is set
+    // back at once.
     let creation_mask = unsafe {
         let creation_mask = libc::umask(0);
         libc::umask(creation_mask);
@@ -144,7 +147,7 @@ pub fn restore(saved: &SignalState, is_callers: bool) {
         restore_pending(saved);
         mask(Some(saved.mask));
     }
-    // SAFETY: umask(2), chdir(2) with values that were read before.
+    // SAFETY: umask(2) and chdir(2) with values that were read before; the path is a valid string.
     unsafe {
         libc::umask(saved.creation_mask);
         if let Ok(directory) = CString::new(saved.directory.clone())

@@ -14,7 +14,9 @@ pub fn stop_for_good(rt: &Runtime) -> Result<(), UserError> {
     kernel_aio::destroy_all()
 }
 
-/// Kills children that were started since the latest cut, so that none changes files.
+/// Kills the children that were started since the latest cut.
+///
+/// No such child changes files afterwards.
 ///
 /// All threads of the program must be stopped.
 pub fn stop_children(rt: &Runtime) {

@@ -59,7 +59,8 @@ pub(super) unsafe fn redirect(rt: &Runtime, frame: usize) {
     if replaced.is_empty() {
         return;
     }
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `frame` is the kernel's frame of a stopped thread, and
+    // that the thread's memory is that of the image, as `pending_call` requires.
     let (call, first) = unsafe { pending_call(frame) };
     let kind = match call {
         libc::SYS_semop | libc::SYS_semtimedop => SEMAPHORES,
@@ -106,7 +107,8 @@ pub(super) fn check() -> Result<(), UserError> {
 /// Returns the reason why an object cannot be restored.
 fn objection(object: &SystemVObject, read: &ObjectState<Content>) -> Option<&'static str> {
     if read.is_foreign {
-        // Recorded, because at the next cut the last user may be this process.
+        // The use by another process is recorded, because this process may be the last user at the
+        // next cut.
         objects().real_for_call(object.kind, object.identifier, FOREIGN);
     }
     let is_own = object.flags & (CREATED | FOREIGN) == CREATED && !read.is_foreign;

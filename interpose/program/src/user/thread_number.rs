@@ -8,7 +8,7 @@ pub struct ThreadNumber(pub(super) u32);
 impl ThreadNumber {
     /// Returns the number of the calling thread.
     pub fn own() -> Self {
-        // SAFETY: gettid(2).
+        // SAFETY: gettid(2) has no arguments and accesses no memory.
         Self(unsafe { libc::gettid() } as u32)
     }
 
@@ -28,5 +28,5 @@ impl ThreadNumber {
     }
 }
 
-/// Number of a thread in the image, and its number now.
+/// Number of a thread in the image, and its number in this process.
 pub type ThreadNumberChange = (ThreadNumber, ThreadNumber);

@@ -161,7 +161,7 @@ pub fn resume(rt: &Runtime) {
 
 /// Resumes all threads from the loaded image.
 ///
-/// `frame` is the call at the cut.
+/// `frame` is the frame of the MPI call that made the cut.
 pub fn resume_from_image(rt: &Runtime, frame: &Frame) {
     if arch::is_departing() {
         mpi_lock::acquire_for_main();
@@ -175,7 +175,8 @@ pub fn resume_from_image(rt: &Runtime, frame: &Frame) {
 
 /// True if a thread of the program has a number for which `has` is true.
 ///
-/// Also true if the threads cannot be listed now. False if threads cannot be identified at all.
+/// Also true if the threads cannot be listed now. False if the program's threads cannot be
+/// identified at all.
 fn is_any(rt: &Runtime, has: impl Fn(i32) -> bool) -> bool {
     let threads = rt.threads.borrow();
     let Some(threads) = threads.as_ref() else {
@@ -195,7 +196,7 @@ pub fn has_threads(rt: &Runtime) -> bool {
     is_any(rt, |number| number > 0)
 }
 
-/// Returns a thread that was created by clone(2) directly, and is unknown to ld.so.
+/// Returns a thread that clone(2) has created directly, and that ld.so does not list.
 ///
 /// While a thread starts or ends, for a moment only the kernel lists the thread.
 pub fn unknown_thread(rt: &Runtime) -> Option<i32> {
@@ -269,7 +270,7 @@ pub fn capture(rt: &Runtime) -> Result<ThreadsAtCut, UserError> {
         [] => Vec::new(),
         _ => dtv_generations::generations().ok_or(UserError::ThreadDataUnknown)?,
     };
-    // Without threads there may be stacks for reuse.
+    // A program without other threads may still have stacks for reuse.
     // SAFETY: all threads are stopped.
     let lists = unsafe { threads.list_offsets.save() }
         .ok_or(UserError::ThreadsNotStopped(StopError::Loader))?;
@@ -297,7 +298,7 @@ fn read_parked(slot: &slot::Slot) -> Result<SavedThread, UserError> {
 
 fn read_caller() -> Result<SavedThread, UserError> {
     const ARCH_GET_GS: usize = 0x1004;
-    // SAFETY: gettid(2); arch_prctl(2) writes one word.
+    // SAFETY: arch_prctl(2) writes one word, `gs`; gettid(2) accesses no memory.
     unsafe {
         let mut gs = 0u64;
         raw_syscall::syscall(

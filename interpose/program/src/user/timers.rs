@@ -37,8 +37,8 @@ pub struct TimersAtCut {
 
 /// True if a thread blocks all signals except that which stops threads.
 ///
-/// The kernel omits SIGKILL and SIGSTOP, which cannot be blocked, and SIGTIMER while the thread
-/// waits for it.
+/// The kernel's mask omits SIGKILL and SIGSTOP, which cannot be blocked, and SIGTIMER while the
+/// thread waits for this signal.
 fn blocks_all_but_stop(thread: ThreadNumber) -> bool {
     let open =
         [libc::SIGKILL, libc::SIGSTOP, STOP_SIGNAL, SIGTIMER].map(|signal| 1u64 << (signal - 1));
@@ -111,7 +111,8 @@ fn words_with_number(thread: ThreadNumber) -> Vec<u64> {
         let within = area.range.start >= libc.base && area.range.end <= end;
         within && area.prot.read && area.prot.write
     });
-    // SAFETY: readable memory of the program side, which is not unmapped meanwhile.
+    // SAFETY: the word lies in readable memory of the program side, which is not unmapped during
+    // the search.
     let has_number = |word: &u64| unsafe { (*word as *const i32).read_volatile() } == thread.get();
     data.flat_map(|area| (area.range.start..area.range.end).step_by(4))
         .filter(has_number)
@@ -136,9 +137,10 @@ pub fn check(rt: &Runtime) -> Result<(), UserError> {
     }
 }
 
-/// True if no timer may have expired whose signal would be lost.
+/// True if no signal of an expired timer would be lost at this cut.
 ///
-/// Called after threads have stopped for a cut. The signal is that of a timer that expires once.
+/// Such a signal is that of a timer that has expired, expires only once, and signals a thread.
+/// Called after threads have stopped for a cut.
 pub fn have_no_lost_expiry(rt: &Runtime) -> bool {
     let timers = if rt.timers.signals_threads.get() {
         kernel_timer::read_all()

@@ -2,8 +2,9 @@
 //!
 //! The static TLS block and the thread's control block contain data of both sides: of the program's
 //! modules, of the modules of the runtime's namespace, and the C library's record of the thread.
-//! Only the data of the program's modules, the slots of the program's pthread keys and the list of
-//! its held robust mutexes are saved. The image does not contain the pages themselves.
+//! Saved are only the data of the program's modules, the slots of the program's pthread keys, and
+//! the list of the robust mutexes that the main thread holds. The image does not contain the pages
+//! of this storage.
 #![allow(unsafe_code)]
 
 use super::UserError;
@@ -178,7 +179,7 @@ fn robust_list() -> Option<(u64, usize)> {
             &raw mut length,
         )
     };
-    // A program may have registered another list, which is in the program's memory.
+    // A list that the program itself has registered is in the program's memory.
     let is_glibcs = (control_block()..control_block() + 4096).contains(&head);
     is_glibcs.then_some((head - POINTER as u64, length + POINTER))
 }

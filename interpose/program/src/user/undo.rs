@@ -72,7 +72,9 @@ const RESTART_SECTION: Epoch = Epoch(1);
 /// Process whose log determines the name of the lock.
 const LOCK_OWNER: ProcessNumber = ProcessNumber(0);
 
-/// Stops recording in a process that replays a worker: none of its effects is undone.
+/// Stops recording in a process that replays a worker.
+///
+/// No effect of such a process is undone.
 pub fn stop_recording() {
     WRITTEN.reset(false);
     WRITTEN.set_parent(0, 0);
@@ -114,7 +116,9 @@ pub fn record_from_start(rt: &Runtime) {
     WRITTEN.reset(true);
 }
 
-/// Undoes the effects of the program so far. All processes must be in MPI_Init.
+/// Undoes the effects of the program so far.
+///
+/// All processes must be in MPI_Init.
 pub fn undo_start(rt: &Runtime) -> Result<(), UserError> {
     if rt.undo.early.take() {
         suspend_children(rt);
@@ -154,7 +158,7 @@ pub fn keep_on_disk(rt: &Runtime, directory: &Path, lineage: u64, start: u64) {
 
 /// Removes the logs on disk at the end of the job, after all workers.
 ///
-/// No restart can follow.
+/// The job cannot be restarted afterwards.
 pub fn end_on_disk(rt: &Runtime) {
     if let Some(location) = rt.undo.on_disk.take() {
         end(rt, false).unwrap_or_default();
@@ -194,7 +198,9 @@ pub fn begin(rt: &Runtime, epoch: Epoch) {
     WRITTEN.reset(true);
 }
 
-/// Discards records before the cut of `epoch`, to which no process rolls back any more.
+/// Discards records before the cut of `epoch`.
+///
+/// No process rolls back to an earlier cut any more.
 pub fn forget_before(rt: &Runtime, epoch: Epoch) {
     warn_if_lost(recorder(rt).forget_before(epoch));
     on_children(rt, |children| children.forget_before(epoch));
@@ -250,10 +256,10 @@ fn undo_all(rt: &Runtime, logs: Vec<PathBuf>, epoch: Epoch) -> Result<(), apply:
     result
 }
 
-/// Waits for the lock.
+/// Waits for the lock on undoing, whose file is at `path`.
 ///
 /// The previous owner removes the file before it releases the lock. So a lock on a removed file is
-/// void, and the file is created and locked again.
+/// void: then the file is created anew, and the new file is locked.
 fn lock_undo(path: &Path) -> io::Result<File> {
     loop {
         let file = open_own(path, libc::O_WRONLY | libc::O_CREAT)?;
@@ -284,12 +290,12 @@ fn end(rt: &Runtime, is_kept: bool) -> io::Result<()> {
     }
 }
 
-/// Calls `act` for the recorder of child processes, if there is one.
+/// Calls `act` for the recorder of child processes, if this recorder exists.
 fn on_children<T>(rt: &Runtime, act: impl FnOnce(&ChildEffects) -> T) -> Option<T> {
     rt.undo.child_effects.borrow().as_ref().map(act)
 }
 
-/// Starts to record effects of child processes, unless this has been done.
+/// Starts to record effects of child processes, unless their recorder is already running.
 fn record_children(rt: &Runtime) {
     let mut child_effects = rt.undo.child_effects.borrow_mut();
     match &mut *child_effects {

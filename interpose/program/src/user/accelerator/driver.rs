@@ -13,7 +13,7 @@ use understudy_image::threads::with_signals_blocked;
 
 /// Time that the driver waits for running calls, in milliseconds.
 ///
-/// After that the cut is postponed.
+/// The cut is postponed after this time.
 const LOCK_TIMEOUT_MS: u32 = 100;
 /// Time limit of a step, which moves the memory of whole devices.
 const STEP_TIMEOUT: Duration = Duration::from_secs(300);
@@ -64,7 +64,7 @@ impl Driver {
     /// Returns the `int` that a function writes, unless the function fails.
     fn number(function: u64) -> Option<i32> {
         let mut number = 0i32;
-        // SAFETY: the driver's function, which writes one `int`.
+        // SAFETY: the address is that of the driver's function, which writes one `int`.
         let answer =
             |at: *mut i32| unsafe { call_user(function as *const c_void, at as u64, 0, 0, 0, 0) }
                 as i32;
@@ -100,8 +100,8 @@ impl Driver {
         let function = self.steps[step as usize] as *const c_void;
         let (own, arguments) = (u64::from(std::process::id()), arguments.as_mut_ptr() as u64);
         let call = STEPS[step as usize].to_str().unwrap_or_default();
-        // SAFETY: the driver's function with a process id and its structure, on the program's
-        // stack.
+        // SAFETY: the address is that of the driver's function. Its arguments are this process's
+        // number and a structure of sufficient length. The call runs on the program's stack.
         let code = watched(STEP_TIMEOUT, call, || unsafe {
             call_user(function, own, arguments, 0, 0, 0)
         }) as i32;

@@ -3,7 +3,7 @@
 //! Such locks are in the kernel, so they do not roll back with the program's memory. A recovery
 //! has two phases: first every process releases the locks that it has taken since the cut; then
 //! every process takes the locks that it had at the cut. Without the first phase a process could
-//! block forever on a lock that another one has taken after the cut.
+//! block forever on a lock that another process has taken after the cut.
 #![allow(unsafe_code)]
 
 use std::time::{Duration, Instant};
@@ -124,7 +124,7 @@ impl FileLock {
 /// Releases the locks of a descriptor that are not in `saved`.
 ///
 /// A single lock that is not in `saved` has the effect that all locks of its kind are released;
-/// [`take`] takes the others again.
+/// [`take`] takes the saved locks again.
 pub fn release(fd: i32, saved: &[FileLock]) {
     let now = locks_of(fd);
     for lock in now.iter().filter(|lock| !saved.contains(lock)) {

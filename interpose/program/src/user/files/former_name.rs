@@ -68,7 +68,7 @@ pub fn other_name(file_stat: &libc::stat, path: &[u8]) -> OtherName {
     }
 }
 
-/// Returns a path that opens the file, or the kernel's path if none does.
+/// Returns a path that opens the file; without such a path, the kernel's path.
 pub fn present_name(file_stat: &libc::stat, path: &[u8]) -> Vec<u8> {
     match other_name(file_stat, path) {
         OtherName::InDirectory(name) => name,
@@ -96,7 +96,7 @@ pub fn is_regular(fd: i32) -> bool {
     stat(fd).is_some_and(|file_stat| file_stat.st_mode & libc::S_IFMT == libc::S_IFREG)
 }
 
-/// Returns the name of an open file; `None` if it was removed.
+/// Returns the name of an open file; `None` if the name was removed.
 pub fn name_of(file: &File) -> Option<PathBuf> {
     let path = path_of(file.as_raw_fd());
     let has_name = !is_nameless(path.as_os_str().as_bytes()) && path.symlink_metadata().is_ok();

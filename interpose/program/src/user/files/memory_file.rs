@@ -9,10 +9,10 @@ use std::os::fd::FromRawFd;
 use std::os::unix::ffi::OsStrExt;
 use understudy_image::vmas::REMOVED;
 
-/// Prefix of the kernel's names of such files.
+/// Prefix of the kernel's names of files in memory.
 const PREFIX: &[u8] = b"/memfd:";
 
-/// True for the kernel's name of such a file.
+/// True for the kernel's name of a file in memory.
 pub fn is_memory_file_name(path: &[u8]) -> bool {
     path.starts_with(PREFIX)
 }

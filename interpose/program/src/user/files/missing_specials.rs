@@ -185,7 +185,7 @@ pub fn create_missing(
         } else if let Some(end) = ends_of_pipe(true).chain(ends_of_pipe(false)).find(exists) {
             open_end(end, *fd, special.flags)
         } else {
-            // If the other end is not in this process, another process has it.
+            // Without the other end in this process, another process has that end.
             let has_both_ends =
                 special.is_orphan() || ends_of_pipe(!special.is_read()).next().is_some();
             has_both_ends && create(*fd, special)

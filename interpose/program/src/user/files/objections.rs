@@ -14,7 +14,7 @@ use crate::user::open_descriptors::{descriptors, path_of, stat};
 use std::os::unix::ffi::OsStrExt;
 use understudy_abi::RUNTIME_FD_BASE;
 
-/// Returns the reason why a descriptor cannot be restored, although its kind can.
+/// Returns the reason why a descriptor of a restorable kind cannot be restored.
 fn objection(fd: i32, kind: &str, file_stat: &libc::stat, local: &LocalSockets) -> Option<String> {
     match kind {
         "file" | "removed file" => {
@@ -36,7 +36,8 @@ fn objection(fd: i32, kind: &str, file_stat: &libc::stat, local: &LocalSockets) 
 
 /// Refuses descriptors whose numbers are reserved for understudy.
 ///
-/// `highest` is such a number that was given to the program.
+/// `highest` is the highest reserved number that the program has received; `None` if it has
+/// received no reserved number.
 pub fn check_numbers(open: &[i32], highest: Option<i32>) -> Result<(), UserError> {
     if let Some(number) = highest {
         return Err(UserError::Descriptors(format!("descriptor {number}")));

@@ -13,11 +13,13 @@ use std::sync::Weak;
 
 /// Data about open files that this process needs between cuts.
 pub struct OpenFileState {
-    /// Descriptors inherited from the launcher: a replacement has its own.
+    /// Descriptors inherited from the launcher.
+    ///
+    /// A replacement keeps the descriptors that it has inherited itself.
     pub inherited: StateCell<Vec<Inherited>>,
     /// Files that understudy has opened for the program (MPI files).
     pub of_runtime: StateCell<Vec<Weak<File>>>,
-    /// True once the user was warned of a too long file without a name.
+    /// True once the user was warned of a nameless file that is too long.
     pub has_warned: Cell<bool>,
     /// Open files, recorded while all processes were stopped.
     pub at_cut: StateCell<Option<OpenFilesAtCut>>,

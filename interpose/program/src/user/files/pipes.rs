@@ -9,14 +9,14 @@ use std::os::unix::fs::OpenOptionsExt;
 /// Maximum length of content that is saved, in bytes.
 const MAX_CONTENT: usize = 16 << 20;
 
-/// True for an end that can only be read.
+/// True for an end of a pipe that can only be read.
 pub fn is_read_end(fd: i32) -> bool {
     // SAFETY: fcntl(2) that only queries.
     let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
     flags & libc::O_ACCMODE == libc::O_RDONLY
 }
 
-/// True if no process has the other end.
+/// True if no process has the other end of the pipe.
 pub fn is_orphan(fd: i32) -> bool {
     open_descriptors::events(fd, 0) & (libc::POLLHUP | libc::POLLERR) != 0
 }
@@ -85,7 +85,7 @@ pub fn empty(fd: i32, flags: i32) {
 /// Replaces content and capacity of the pipe.
 pub fn refill(fd: i32, flags: i32, capacity: i32, bytes: &[u8]) -> io::Result<()> {
     empty(fd, flags);
-    // SAFETY: fcntl(2); a capacity that is too small is detected below.
+    // SAFETY: fcntl(2) accesses no memory. A capacity that is too small is detected below.
     unsafe { libc::fcntl(fd, libc::F_SETPIPE_SZ, capacity) };
     // Opens the write end, whichever end `fd` is.
     let mut options = OpenOptions::new();

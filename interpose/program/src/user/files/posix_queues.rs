@@ -1,8 +1,8 @@
 //! POSIX message queues that only this process uses (mq_overview(7)).
 //!
 //! A queue is used by this process only if it has no name, has one open file description, and was
-//! not inherited by a child. The kernel offers no way to copy messages. So at a cut they are
-//! received, and sent again, while all threads of the program are stopped.
+//! not inherited by a child. The kernel offers no way to copy messages. So at a cut, while all
+//! threads of the program are stopped, the messages are received and sent again.
 #![allow(unsafe_code)]
 
 use super::former_name;
@@ -73,7 +73,7 @@ pub fn objection(fd: i32, file_stat: &libc::stat) -> Option<String> {
 
 /// True if no other open file description of the queue exists.
 ///
-/// Only then the kernel grants a lease for writing (fcntl(2)).
+/// Only in this case the kernel grants a lease for writing (fcntl(2)).
 fn is_open_once(fd: i32) -> bool {
     // SAFETY: fcntl(2) on a descriptor of the program; the lease is released at once.
     unsafe {
@@ -103,7 +103,7 @@ fn has_notification(text: &str) -> bool {
 
 /// Opens the queue of a descriptor with a separate open file description.
 ///
-/// Closing it ends the notification of this process (mq_notify(3)).
+/// Closing the returned file ends the notification of this process (mq_notify(3)).
 fn open_separately(fd: i32) -> Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true);
@@ -149,7 +149,7 @@ fn send_all(queue: &File, messages: &[Message]) -> Result<()> {
     Ok(())
 }
 
-/// Returns the messages of a queue and leaves them in it.
+/// Returns copies of the messages of a queue; the queue keeps its messages.
 fn copy_all(queue: &File, max_bytes: usize) -> Result<Vec<Message>> {
     let messages = receive_all(queue, max_bytes)?;
     if let Err(error) = send_all(queue, &messages) {
@@ -165,7 +165,7 @@ impl Queue {
         let file_stat = stat(fd)?;
         let path = path_of(fd);
         // Opening and closing the queue ends a notification that was requested after the cut.
-        // Otherwise the kernel would send it.
+        // Without that, sending the messages again would trigger the notification.
         drop(open_separately(fd).ok()?);
         let queue = open_separately(fd).ok()?;
         // SAFETY: mq_getattr(3) fills a structure of this function.
@@ -194,8 +194,8 @@ impl Queue {
 
     /// Creates an empty queue without a name, open with these flags.
     ///
-    /// The queue gets its former name if that is free, because the descriptor's link in `/proc`
-    /// shows the name.
+    /// The queue gets its former name if no other queue has that name, because the descriptor's
+    /// link in `/proc` shows the name.
     pub fn create(&self, flags: i32) -> Result<OwnedFd> {
         let other = format!("/understudy.{}", std::process::id()).into_bytes();
         let created = self.create_as(&self.name);

@@ -64,7 +64,7 @@ pub fn reopen(fd: i32, file: &OpenFile, all: &BTreeMap<i32, OpenFile>) -> Result
     Ok(())
 }
 
-/// Opens a file, even if the program has made it read-only since.
+/// Opens a file, even if the program has made it read-only since the cut.
 fn open_despite_mode(path: &CStr, flags: i32) -> i32 {
     // SAFETY: open(2), stat(2), chmod(2) with a valid string and structure.
     unsafe {
@@ -85,14 +85,16 @@ fn open_despite_mode(path: &CStr, flags: i32) -> i32 {
 
 /// Opens the file without a name that belongs to descriptor `fd`.
 ///
-/// Uses the file of another descriptor in `all` if that is already open, or creates a file.
+/// Uses the file of another descriptor in `all` if that descriptor is already open, or creates a
+/// file.
 fn open_or_create(nameless: &Nameless, fd: i32, all: &BTreeMap<i32, OpenFile>) -> io::Result<File> {
     let is_same = |open: &OpenFile| {
         open.nameless
             .as_ref()
             .is_some_and(|other| other.id == nameless.id)
     };
-    // Lower descriptors have been restored. A higher one may refer to the file since before.
+    // Lower descriptors have already been restored. A higher descriptor may still refer to the
+    // file, if the program has not closed it since the cut.
     let is_open = |other: i32| other < fd || (other > fd && nameless.is_open_at(other));
     let other = all
         .iter()

@@ -24,7 +24,7 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Feed {
     pub guardian: Guardian,
-    /// Read end of the pipe. The program has other descriptors of it.
+    /// Read end of the pipe. The program has separate descriptors of the read end.
     pipe: File,
     /// Device and inode of the pipe.
     id: (u64, u64),

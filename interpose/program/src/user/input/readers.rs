@@ -53,7 +53,7 @@ struct WaitingCall {
     arguments: [u64; 2],
 }
 
-/// Parses a file `syscall`; `None` for a thread that runs.
+/// Parses a file `syscall`; `None` for a thread that is running.
 fn parse(line: &str) -> Option<WaitingCall> {
     let mut words = line.split_whitespace();
     let number = words.next()?.parse().ok()?;

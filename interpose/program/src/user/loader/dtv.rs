@@ -80,7 +80,8 @@ pub fn lengthen(modules: &[ModuleInfo]) -> bool {
 
 /// Returns the vector's entries from entry 0 on.
 pub fn entries() -> Vec<DtvEntry> {
-    // SAFETY: the vector of `lengthen`, or a longer one.
+    // SAFETY: the vector of `lengthen`, or a longer vector by which ld.so has replaced it, has at
+    // least this length.
     unsafe { std::slice::from_raw_parts(vector(), VECTOR_LENGTH + 1) }.to_vec()
 }
 

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! A copy can be restored only in the process in which it was made, and only if the runtime side
-//! has opened no library since: the records of the two sides point to each other, and the runtime
-//! side's records have other addresses in other processes.
+//! has opened no library since the copy was made: the records of the two sides point to each
+//! other, and the runtime side's records have different addresses in other processes.
 #![allow(unsafe_code)]
 
 use super::dtv::{self, DtvEntry};
@@ -128,8 +128,8 @@ unsafe extern "C" fn find_own_mutex(
 
 /// Returns the range of ld.so's two or three locks, which are adjacent.
 ///
-/// dl_iterate_phdr(3) locks the second one while it calls the callback, so that the callback can
-/// find it by its content.
+/// dl_iterate_phdr(3) holds the second of these locks while it calls the callback, so that the
+/// callback can find this lock by its content.
 fn locks(data: AddrRange) -> Option<AddrRange> {
     let mut argument: (AddrRange, Vec<u64>) = (data, Vec::new());
     // SAFETY: the callback receives the argument that it expects.
@@ -158,7 +158,7 @@ pub fn is_locked() -> bool {
 }
 
 fn copy(range: AddrRange) -> MemoryCopy {
-    // SAFETY: mapped memory of ld.so, which no thread changes meanwhile.
+    // SAFETY: the range is mapped memory of ld.so, and no thread changes it during the copy.
     let bytes =
         unsafe { std::slice::from_raw_parts(range.start as *const u8, range.len() as usize) };
     (range.start, bytes.to_vec())
@@ -215,7 +215,7 @@ fn shared_blocks(ranges: &[AddrRange]) -> Vec<AddrRange> {
     let is_data = |range: &&AddrRange| data.intersect(**range).is_some();
     let words = |range: &AddrRange| (range.start..range.end).step_by(WORD as usize);
     for word in ranges.iter().filter(is_data).flat_map(words) {
-        // SAFETY: words of ld.so's data, and below of its heap.
+        // SAFETY: the words lie in ld.so's data, which is mapped.
         let mut address = unsafe { (word as *const u64).read() };
         for _ in 0..LONGEST_CHAIN {
             let Some(block) = runtime_block(address) else {
@@ -267,8 +267,8 @@ impl LoaderSnapshot {
             .into_iter()
             .flatten()
             .for_each(write);
-        // SAFETY: the preload library's bookkeeping, which has this length. No thread allocates
-        // memory for the program side meanwhile.
+        // SAFETY: the preload library's bookkeeping has this length. No thread allocates memory
+        // for the program side while the bookkeeping is restored.
         unsafe {
             heap.state
                 .copy_from_nonoverlapping(self.bookkeeping.as_ptr(), self.bookkeeping.len())

@@ -79,7 +79,7 @@ pub fn calls(log: &StateCell<Option<OperationLog>>) -> u64 {
     log_of_this_process(log).map_or(0, |log| log.calls)
 }
 
-/// Returns the operations up to now.
+/// Returns the operations since MPI_Init.
 pub fn operations(log: &StateCell<Option<OperationLog>>) -> Vec<Operation> {
     log_of_this_process(log).map_or_else(Vec::new, |mut log| {
         log.record_changes();

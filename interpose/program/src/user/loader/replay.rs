@@ -28,7 +28,7 @@ pub fn run(
     let now = loaded_libraries::libraries();
     let missing = || libraries.iter().filter(|library| !now.contains(library));
     let unallocated = || blocks.iter().filter(|block| block.current().is_none());
-    // No other allocation of ld.so may take these addresses before.
+    // These addresses are reserved first, so that ld.so uses them for no other allocation.
     let records = missing().map(|library| library.handle);
     let mut reserved: Vec<u64> = records
         .chain(unallocated().map(|block| block.allocated))
@@ -85,8 +85,8 @@ fn perform(operation: &Operation, reserved: &mut Vec<u64>) -> Result<(), UserErr
     }
     prescribe(&operation.added, &starts);
     match &operation.call {
-        // The library may have been found in another library's search path. The path is known from
-        // the worker.
+        // The worker may have found the library in another library's search path. So the library
+        // is opened by the path at which the worker found it.
         LoaderCall::Open {
             path,
             flags,
@@ -121,13 +121,13 @@ fn perform(operation: &Operation, reserved: &mut Vec<u64>) -> Result<(), UserErr
     Ok(())
 }
 
-/// Returns the start address of ld.so's mapping for this library, and makes room there.
+/// Returns the start address of ld.so's mapping for this library, and frees the address range.
 ///
 /// Unmaps memory of the program side in that range: the restore replaces all of it anyway.
 ///
 /// For a library with an alignment of more than a page, ld.so (glibc 2.35 and later,
 /// `_dl_map_segment`) reserves the alignment in addition, and unmaps the excess on both sides.
-/// `before` lists libraries that are opened before this one.
+/// `before` lists the libraries that are opened before `library`.
 fn make_room(library: &Library, before: &[Library]) -> Result<u64, UserError> {
     const PAGE: u64 = understudy_image::PAGE_SIZE as u64;
     let (base, length, alignment) = (library.base, library.end - library.base, library.alignment);

@@ -10,7 +10,7 @@ use understudy_relay::Position;
 pub struct Ledgers {
     /// Path of this rank's ledger; `None` without a relay.
     pub own: Option<PathBuf>,
-    /// Positions in the two streams up to which output was forwarded before this process.
+    /// Positions in the two streams up to which output was forwarded before this process started.
     ///
     /// A replacement has the positions that the relay of the failed rank has reached, a restarted
     /// job those of the checkpoint.

@@ -50,7 +50,7 @@ fn private_copy(fd: RawFd) -> Option<RawFd> {
 }
 
 fn identity_of(pipe: RawFd) -> Option<(u64, u64)> {
-    // SAFETY: a descriptor that stays open.
+    // SAFETY: the caller's descriptor stays open, and `ManuallyDrop` does not close it.
     let file = ManuallyDrop::new(unsafe { File::from_raw_fd(pipe) });
     let metadata = file.metadata().ok()?;
     Some((metadata.dev(), metadata.ino()))
@@ -89,7 +89,7 @@ pub fn show_library_output(is_shown: bool) {
 /// Called in a child that does not belong to the job.
 pub fn discard_library_output() {
     if let Ok(null) = File::options().write(true).open("/dev/null") {
-        // SAFETY: as above.
+        // SAFETY: dup3(2), bypassing libc, to a descriptor that only the library writes to.
         unsafe {
             libc::syscall(
                 libc::SYS_dup3,

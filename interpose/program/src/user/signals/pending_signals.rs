@@ -41,7 +41,7 @@ pub fn capture() -> Vec<PendingSignal> {
 
 /// Replaces the pending signals by those of `saved`.
 ///
-/// The calling thread must block all of them.
+/// The calling thread must block all pending signals.
 pub fn restore(saved: &[PendingSignal]) {
     if all() & !OWN_SIGNALS == 0 && saved.is_empty() {
         return;
@@ -133,7 +133,7 @@ fn discard(signal: i32) {
 impl PendingSignal {
     /// Sends the signal to this process, or to the calling thread.
     fn send(&self) {
-        // SAFETY: getpid(2), gettid(2).
+        // SAFETY: getpid(2) and gettid(2) have no arguments and access no memory.
         let (process, thread) = unsafe { (libc::getpid(), libc::gettid()) };
         let mut info = self.info.clone();
         if info.is_empty() {

@@ -71,7 +71,7 @@ pub fn name(kind: i64, identifier: i32) -> String {
 }
 
 pub fn remove(kind: i64, real: i32) -> io::Result<()> {
-    // SAFETY: semctl(2) or msgctl(2), which reads no argument.
+    // SAFETY: with IPC_RMID, semctl(2) and msgctl(2) read no further argument.
     let rc = unsafe {
         match kind {
             SEMAPHORES => libc::semctl(real, 0, libc::IPC_RMID),
@@ -121,11 +121,11 @@ impl<Content> ObjectState<Content> {
     }
 }
 
-/// Object that a recovery has created in place of one that no longer existed.
+/// Object that a recovery has created in place of an object that no longer existed.
 pub struct ReplacedObject {
     pub kind: i64,
     /// Identifier in the kernel at the cut.
     pub saved: i32,
-    /// Identifier in the kernel now.
+    /// Identifier of the new object in the kernel.
     pub current: i32,
 }

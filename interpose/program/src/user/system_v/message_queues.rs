@@ -98,14 +98,14 @@ impl Queue {
 
     /// Creates an empty queue.
     pub(super) fn create(&self, access: &ObjectAccess) -> io::Result<i32> {
-        // SAFETY: msgget(2).
+        // SAFETY: msgget(2) accesses no memory.
         let real = outcome(unsafe { libc::msgget(access.key, access.flags()) })?;
         self.reset(real, access).map(|_| real)
     }
 
     /// Replaces the messages of the queue.
     ///
-    /// Also makes this process the last user of the queue, if it had been used before.
+    /// If the queue had been used before the cut, this process becomes its last user.
     pub(super) fn write(&self, real: i32, access: &ObjectAccess) -> io::Result<()> {
         let room = about(real)?.__msg_cbytes as usize;
         while receive(real, None, room)?.is_some() {}

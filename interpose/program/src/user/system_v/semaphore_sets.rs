@@ -75,7 +75,7 @@ impl Set {
 
     /// Creates an empty set.
     pub(super) fn create(&self, access: &ObjectAccess) -> io::Result<i32> {
-        // SAFETY: semget(2).
+        // SAFETY: semget(2) accesses no memory.
         let real =
             outcome(unsafe { libc::semget(access.key, self.values.len() as i32, access.flags()) })?;
         self.reset(real, access).map(|_| real)
@@ -83,7 +83,7 @@ impl Set {
 
     /// Sets the values.
     ///
-    /// Also makes this process the last user of each semaphore that had been used before.
+    /// This process becomes the last user of each semaphore that had been used before the cut.
     pub(super) fn write(&self, real: i32) -> io::Result<()> {
         for (semaphore, (value, is_used)) in self.values.iter().zip(&self.is_used).enumerate() {
             if *is_used || control(real, semaphore, GETPID, 0)? != 0 {

@@ -7,10 +7,10 @@
 //! numbers.
 //!
 //! The vectors are in the image, but the table is not. In a replacement the libraries may have
-//! other generations. So each vector gets a generation that divides the libraries into the same two
-//! groups as at the cut: those that the vector knows, and later ones. Example: at the cut the
-//! libraries had the generations 3 and 7, and the vector 5. If they have 2 and 4 now, the vector
-//! gets 2.
+//! other generations. So each vector gets a generation that divides the libraries into the two
+//! groups of the cut: libraries that the vector includes, and later ones. Example: at the cut the
+//! libraries had the generations 3 and 7, and the vector 5. If the libraries have the generations
+//! 2 and 4 now, the vector gets 2.
 //!
 //! libc exports the format of the table for debuggers (nptl_db/structs.def).
 #![allow(unsafe_code)]
@@ -25,10 +25,12 @@ const VECTOR: u64 = 8;
 /// Number of a library of the program, and the generation in which it was opened.
 pub type Generation = (u64, u64);
 
+/// Reads a word.
+///
 /// # Safety
 /// The word must be readable.
 unsafe fn word(at: u64) -> u64 {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that the word is readable.
     unsafe { (at as *const u64).read() }
 }
 
@@ -75,18 +77,18 @@ pub fn generations() -> Option<Vec<Generation>> {
 /// `None` if the vector would not be in the image.
 pub fn generation_of(block: u64) -> Option<u64> {
     let heap = PROGRAM_LD_HEAP as u64..(PROGRAM_LD_HEAP + LD_HEAP_SIZE) as u64;
-    // SAFETY: the control block of a thread of the program. Entry 0 of its vector is the
-    // generation.
+    // SAFETY: `block` is the control block of a thread of the program, whose second word points to
+    // the thread's vector.
     let vector = unsafe { word(block + VECTOR) };
-    // SAFETY: as above.
+    // SAFETY: the vector is mapped; its entry 0 is the generation.
     (!heap.contains(&vector)).then(|| unsafe { word(vector) })
 }
 
 /// Returns the generation for a thread's vector in this process.
 ///
-/// The vector had the generation `saved` at the cut, when the libraries had those in `libraries`.
-/// `now` are the libraries' generations in this process. `None` if no generation divides them
-/// alike.
+/// At the cut the vector had the generation `saved`, and the libraries had the generations in
+/// `libraries`. In this process the libraries have the generations in `now`. `None` if no
+/// generation divides the libraries into the two groups of the cut.
 fn translate(saved: u64, libraries: &[Generation], now: &[Generation]) -> Option<u64> {
     let current = |number: u64| {
         now.iter()
@@ -108,7 +110,7 @@ fn translate(saved: u64, libraries: &[Generation], now: &[Generation]) -> Option
     (least < limit).then_some(least)
 }
 
-/// Sets the generation of a thread's vector, translated from the one `saved` at the cut.
+/// Sets the generation of a thread's vector, translated from `saved`, its generation at the cut.
 ///
 /// Returns false if there is no suitable generation.
 ///
@@ -124,7 +126,8 @@ pub unsafe fn set_generation(
         return false;
     };
     if generation != saved {
-        // SAFETY: as in `generation_of`.
+        // SAFETY: the caller guarantees that `block` is the control block of a stopped thread, so
+        // its second word points to the vector, whose entry 0 no thread uses now.
         unsafe { (word(block + VECTOR) as *mut u64).write(generation) };
     }
     true

@@ -54,7 +54,7 @@ fn is_restoring(thread: &SavedThread) -> bool {
 extern "C" fn leave_runtime() -> ! {
     let rt = DOOR.get();
     mask(Some(u64::MAX));
-    // SAFETY: gettid(2).
+    // SAFETY: gettid(2) has no arguments and accesses no memory.
     let number = unsafe { libc::gettid() };
     let threads = rt.threads.borrow();
     let found = threads
@@ -101,8 +101,8 @@ fn end_thread(slot: &Slot) {
 impl ThreadsAtCut {
     /// Ends the threads that are not in the image.
     ///
-    /// Also removes the other threads from ld.so's lists. Called before any state is restored,
-    /// while all threads are stopped.
+    /// Also removes all other threads of the program from ld.so's lists. Called before any state
+    /// is restored, while all threads are stopped.
     pub fn clear(&self, rt: &Runtime) -> Result<(), UserError> {
         let threads = rt.threads.borrow();
         let Some(threads) = threads.as_ref() else {
@@ -116,7 +116,8 @@ impl ThreadsAtCut {
         let surplus: Vec<_> = threads.parked().filter(is_surplus).collect();
         surplus.into_iter().for_each(end_thread);
         if mpi_lock::is_other_thread() {
-            // SAFETY: this thread's area, which may be unmapped during the load.
+            // SAFETY: the control block is that of this thread, whose area may be unmapped during
+            // the load.
             unsafe { slot::unregister_rseq(mpi_lock::current_block()) };
         }
         // SAFETY: all threads are stopped.
@@ -201,8 +202,8 @@ impl ThreadsAtCut {
 
     /// True if the main thread made the cut and is the restoring thread.
     ///
-    /// The main thread then executes the call itself. Otherwise the main thread resumes from a
-    /// frame like all other threads.
+    /// The main thread then executes the MPI call itself. In all other cases the main thread
+    /// resumes from a frame like all other threads.
     pub fn is_restored_by_main(&self) -> bool {
         self.caller.is_none() && !mpi_lock::is_other_thread()
     }

@@ -2,10 +2,10 @@
 //!
 //! At a cut all threads but one are stopped by a signal, so that their registers are in a signal
 //! frame on their stacks. The remaining thread made the cut in an MPI call, and its registers are
-//! in the call's [`Frame`]. If another thread performs the recovery, the first one needs a signal
-//! frame as well. This module writes it below the live part of the thread's stack. The thread then
-//! resumes by rt_sigreturn(2), like the others. The formats are the kernel's
-//! (arch/x86/include/uapi/asm/sigcontext.h and ucontext.h) and the processor's (FXSAVE).
+//! in the call's [`Frame`]. If another thread performs the recovery, the thread that made the cut
+//! also needs a signal frame. This module writes that frame below the live part of the thread's
+//! stack. The thread then resumes by rt_sigreturn(2), like all other threads. The formats are the
+//! kernel's (arch/x86/include/uapi/asm/sigcontext.h and ucontext.h) and the processor's (FXSAVE).
 #![allow(unsafe_code)]
 
 use crate::arch::Frame;

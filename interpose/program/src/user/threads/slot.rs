@@ -61,18 +61,18 @@ pub struct Slot {
     pub gs: AtomicUsize,
     /// Non-zero if the interrupted call is continued with its remaining time.
     continues: AtomicU32,
-    /// Only used for a thread that is created anew.
+    /// Robust-mutex list and the length of its head, for a thread that is created.
     pub robust: [AtomicUsize; 2],
     pub uses_tiles: AtomicU32,
 }
 
 /// Offset of the area for restartable sequences from the control block.
 ///
-/// Zero if the area is not used. (`__rseq_offset` of glibc.)
+/// Zero if the area is not used (`__rseq_offset` of glibc).
 static RSEQ_OFFSET: AtomicUsize = AtomicUsize::new(0);
-/// Size with which glibc registers that area.
+/// Size with which glibc registers the area for restartable sequences.
 ///
-/// The signature below is glibc's, too (sysdeps/unix/sysv/linux/x86/bits/rseq.h).
+/// `RSEQ_SIGNATURE` is also glibc's (sysdeps/unix/sysv/linux/x86/bits/rseq.h).
 const RSEQ_BYTES: usize = 32;
 const RSEQ_SIGNATURE: usize = 0x5305_3053;
 /// Lowest processor number of an area that is not registered.
@@ -177,14 +177,14 @@ fn is_timed(call: usize, frame: usize) -> bool {
 ///
 /// The preload library's handler calls this on the slot's stack, with all signals blocked.
 unsafe extern "C" fn park(slot: &Slot, frame: usize) -> ResumePoint {
-    // SAFETY: the kernel's frame of this thread.
+    // SAFETY: the handler passes the kernel's frame of this thread.
     let point = unsafe { find_resume_point(slot, frame) };
     slot.frame.store(point.frame, Ordering::Relaxed);
     slot.continues
         .store(point.continues as u32, Ordering::Relaxed);
     let (block, mut gs) = (control_block::address(), 0usize);
     const ARCH_GET_GS: usize = 0x1004;
-    // SAFETY: arch_prctl(2) writes one word.
+    // SAFETY: arch_prctl(2) writes one word, `gs`.
     unsafe {
         raw_syscall::syscall(
             libc::SYS_arch_prctl,
@@ -199,12 +199,12 @@ unsafe extern "C" fn park(slot: &Slot, frame: usize) -> ResumePoint {
         continues: slot.continues.load(Ordering::Relaxed) as usize,
     };
     if command == END {
-        // SAFETY: the control block of this thread.
+        // SAFETY: `block` is the control block of this thread.
         unsafe { end(slot, block) }
     }
     if command == RESUME_FROM_IMAGE {
         point.continues = 0;
-        // SAFETY: the control block of this thread.
+        // SAFETY: `block` is the control block of this thread.
         unsafe { reregister_rseq(block) };
     }
     slot.state.store(FREE, Ordering::SeqCst);
@@ -292,14 +292,15 @@ unsafe fn interrupted_call(slot: &Slot, pc: usize, sp: usize) -> Option<usize> {
     }
 }
 
-/// Registers the area for restartable sequences again.
+/// Registers the area for restartable sequences anew.
 ///
 /// The loaded memory contains the number of a former processor, which the kernel then updates.
 ///
 /// # Safety
 /// `block` must be the caller's control block.
 unsafe fn reregister_rseq(block: usize) {
-    // SAFETY: rseq(2) of this thread; the word after the processor numbers is the current sequence.
+    // SAFETY: the caller guarantees that the area is this thread's. The word after the processor
+    // numbers is the current sequence; zero means none.
     unsafe {
         if let Some(area) = unregister_rseq(block) {
             word(area + 8).write(0);
@@ -308,15 +309,17 @@ unsafe fn reregister_rseq(block: usize) {
     }
 }
 
-/// Unregisters the area. Does nothing and returns `None` if the area was never used.
+/// Unregisters the area for restartable sequences.
+///
+/// Does nothing and returns `None` if the area was never used.
 ///
 /// # Safety
-/// As [`reregister_rseq`].
+/// `block` must be the caller's control block.
 pub unsafe fn unregister_rseq(block: usize) -> Option<usize> {
     const UNREGISTER: usize = 1;
     let offset = RSEQ_OFFSET.load(Ordering::Relaxed);
     let area = (offset != 0).then(|| block.wrapping_add(offset))?;
-    // SAFETY: rseq(2) of this thread.
+    // SAFETY: the caller guarantees that the area is this thread's. rseq(2) only ends its use.
     unsafe {
         raw_syscall::syscall(
             libc::SYS_rseq,
@@ -329,7 +332,7 @@ pub unsafe fn unregister_rseq(block: usize) -> Option<usize> {
 /// Ends the calling thread. Afterwards the kernel does not write to the program's memory.
 unsafe fn end(slot: &Slot, block: usize) -> ! {
     const LIST_HEAD: usize = 24;
-    // SAFETY: system calls on this thread.
+    // SAFETY: the system calls concern only this thread, and `block` is its control block.
     unsafe {
         raw_syscall::syscall(libc::SYS_set_robust_list, [0, LIST_HEAD, 0, 0, 0, 0]);
         raw_syscall::syscall(
@@ -383,7 +386,7 @@ pub unsafe extern "C" fn create_thread(
 /// Body of a thread that [`create_thread`] has created.
 unsafe extern "C" fn run_created_thread(slot: &Slot) -> ! {
     const ARCH_SET_GS: usize = 0x1001;
-    // SAFETY: system calls on this thread, with saved values.
+    // SAFETY: the system calls concern only this thread, and set values that were saved for it.
     unsafe {
         if slot.uses_tiles.load(Ordering::Relaxed) != 0 {
             touch_tiles();
@@ -414,7 +417,7 @@ unsafe extern "C" fn run_created_thread(slot: &Slot) -> ! {
 /// The calling thread must be permitted to resume from this frame.
 #[inline(always)]
 unsafe fn return_to(frame: usize) -> ! {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that the thread may resume from this signal frame.
     unsafe {
         std::arch::asm!(
             "mov rsp, {}",
@@ -436,7 +439,7 @@ unsafe extern "C" fn leave(slot: &Slot) -> ! {
         slot.block.load(Ordering::Relaxed),
         slot.frame.load(Ordering::Relaxed),
     );
-    // SAFETY: the caller's control block, and its saved state.
+    // SAFETY: `block` is the caller's control block, and `frame` its signal frame or zero.
     unsafe {
         if frame != 0 {
             mpi_lock::set_thread(block);
@@ -454,7 +457,8 @@ unsafe extern "C" fn leave(slot: &Slot) -> ! {
 /// Switches to the slot's stack and leaves the runtime.
 ///
 /// # Safety
-/// As [`leave`]. No value on the stack is dropped.
+/// Signals must be blocked, and the slot must contain the caller's control block and frame. No
+/// value on the stack is dropped.
 #[unsafe(naked)]
 pub unsafe extern "C" fn leave_by(slot: &Slot, stack: usize) -> ! {
     naked_asm!("mov rsp, rsi", "xor ebp, ebp", "call {leave}", "ud2", leave = sym leave)

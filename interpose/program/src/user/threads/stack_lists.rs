@@ -24,7 +24,7 @@ use understudy_mpi::exit_word::exit_word;
 const LISTS: usize = 3;
 /// Size of a list's head: two pointers.
 const HEAD_BYTES: usize = 16;
-/// Time limit for ld.so's lock while threads stop, one of which may hold it.
+/// Time limit for ld.so's lock while threads stop; such a thread may hold the lock.
 const STOPPING_TIMEOUT: Duration = Duration::from_millis(100);
 const STOPPED_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -122,7 +122,7 @@ impl ListOffsets {
     unsafe fn is_ring(&self, list: usize) -> bool {
         const MAX_NODES: usize = 1 << 16;
         let head = self.heads + list * HEAD_BYTES;
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the caller holds the lock, so no thread changes the list.
         unsafe {
             let mut at = head;
             for _ in 0..MAX_NODES {
@@ -170,7 +170,7 @@ impl ListOffsets {
 
     /// True if a thread holds a lock of ld.so or of its lists. All threads must be stopped.
     pub fn is_locked(&self) -> bool {
-        // SAFETY: words of ld.so's data.
+        // SAFETY: the word lies in ld.so's data, which is mapped.
         let in_flight = unsafe { word(self.in_flight()).read_volatile() };
         in_flight != 0 || self.lock_word().load(Ordering::Relaxed) != 0 || loader::is_locked()
     }
@@ -182,7 +182,7 @@ impl ListOffsets {
     unsafe fn nodes(&self, list: usize) -> Vec<usize> {
         let head = self.heads + list * HEAD_BYTES;
         let mut nodes = Vec::new();
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the caller holds the lock, so no thread changes the list.
         unsafe {
             let mut at = word(head).read();
             while at != head {
@@ -199,19 +199,22 @@ impl ListOffsets {
     pub fn threads(&self) -> Option<Vec<ListedThread>> {
         let _lock = self.lock(STOPPING_TIMEOUT)?;
         let own = mpi_lock::current_block();
-        // SAFETY: the lock is held; a node is part of a thread's structure.
+        // SAFETY: the lock is held, so no thread changes the lists.
         let listed = unsafe { [self.nodes(0), self.nodes(1)].concat() };
-        // SAFETY: as above.
+        // SAFETY: the lock is held, and each node lies at this offset in a thread's structure.
         let listed = listed
             .iter()
             .map(|node| unsafe { self.thread(node - self.links) });
         Some(listed.filter(|thread| thread.block != own).collect())
     }
 
+    /// Reads a thread's number.
+    ///
     /// # Safety
     /// `block` must be a thread's structure, and the lock must be held.
     unsafe fn thread(&self, block: usize) -> ListedThread {
-        // SAFETY: words of the structure.
+        // SAFETY: the caller guarantees that `block` is a thread's structure, which has these
+        // words.
         let [number, exit_word] = [self.number, self.exit_word]
             .map(|offset| unsafe { ((block + offset) as *const i32).read_volatile() });
         ListedThread {
@@ -223,7 +226,7 @@ impl ListOffsets {
     /// Writes the calling thread's number to its `struct pthread`, and returns it.
     pub fn write_number(&self, block: u64) -> ThreadNumber {
         let number = ThreadNumber::own();
-        // SAFETY: a word of the structure.
+        // SAFETY: `block` is the calling thread's structure, which has this word.
         unsafe { ((block as usize + self.number) as *mut i32).write_volatile(number.get()) };
         number
     }
@@ -243,7 +246,8 @@ impl ListOffsets {
     /// All threads of the program must be stopped.
     pub unsafe fn save(&self) -> Option<StackLists> {
         let _lock = self.lock(STOPPED_TIMEOUT)?;
-        // SAFETY: the lock is held.
+        // SAFETY: the lock is held, and the caller guarantees that the program's threads are
+        // stopped.
         unsafe {
             let programs = |list| {
                 let nodes = self.nodes(list).into_iter();
@@ -268,7 +272,8 @@ impl ListOffsets {
         let Some(_lock) = self.lock(STOPPED_TIMEOUT) else {
             return false;
         };
-        // SAFETY: the lock is held.
+        // SAFETY: the lock is held, and the caller guarantees that the program's threads are
+        // stopped. The saved nodes lie in the stacks of the program's threads.
         unsafe {
             for (list, programs) in saved.nodes.iter().enumerate() {
                 let head = self.heads + list * HEAD_BYTES;

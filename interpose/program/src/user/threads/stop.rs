@@ -72,7 +72,7 @@ impl Drop for InstalledHandler {
 
 /// True if a thread has this number.
 pub(super) fn exists(number: i32) -> bool {
-    // SAFETY: tgkill(2) without a signal.
+    // SAFETY: tgkill(2) with signal zero only checks that the thread exists.
     unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), number, 0) == 0 }
 }
 
@@ -83,7 +83,7 @@ pub(super) fn tasks() -> Vec<i32> {
         .flatten()
         .flatten();
     let numbers = tasks.filter_map(|task| task.file_name().to_str()?.parse().ok());
-    // SAFETY: gettid(2).
+    // SAFETY: gettid(2) has no arguments and accesses no memory.
     let own = unsafe { libc::gettid() };
     numbers.filter(|&number| number != own).collect()
 }
@@ -187,7 +187,7 @@ impl Threads {
         self.slots.iter().filter(is_parked)
     }
 
-    /// Returns the slot that this thread had before, or a slot whose thread has ended.
+    /// Returns this thread's slot of an earlier stop, or an ended thread's slot.
     pub fn slot_for(&self, number: i32) -> Option<&'static Slot> {
         let had_slot = |slot: &&Slot| slot.number.load(Ordering::Relaxed) == number;
         let is_free = |slot: &&Slot| {
@@ -250,8 +250,8 @@ impl Threads {
 
     /// Resumes the stopped threads after a failed stop.
     ///
-    /// Threads that have not reacted yet find the command to resume. The handler stays installed
-    /// until then.
+    /// A thread that has not reacted yet finds the command to resume in its slot. The handler
+    /// stays installed if there is such a thread.
     fn release_late(&self, handler: InstalledHandler) {
         let of_round = |slot: &&Slot| slot.round.load(Ordering::Relaxed) == self.round;
         for slot in self.slots.iter().filter(of_round) {
@@ -267,9 +267,9 @@ impl Threads {
         }
     }
 
-    /// Sends the signal to threads that have not received it.
+    /// Sends the stop signal to the threads that were not sent it in this round.
     ///
-    /// Then waits for one thread that has received it.
+    /// Then waits until one thread that was sent the signal parks, or the poll interval ends.
     fn signal_and_poll(&self) -> Result<PollResult, StopError> {
         let listed = self.list_offsets.threads().ok_or(StopError::Loader)?;
         let (mut running, mut waited_for) = (None, None);
@@ -299,7 +299,7 @@ impl Threads {
                         slot.state.store(FREE, Ordering::SeqCst);
                     }
                 }
-                // The thread has not reacted to an earlier stop, or has not left it.
+                // The thread has not reacted to an earlier stop, or is still leaving that stop.
                 _ => {}
             }
             (running, waited_for) = (Some(number), Some(slot));

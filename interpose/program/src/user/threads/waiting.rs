@@ -34,7 +34,8 @@ const PRESERVED: [i32; 6] = [
 /// `frame` must be the kernel's frame of a stopped thread, and the thread's memory must be that of
 /// the image.
 pub unsafe fn renumber(frame: usize, old: ThreadNumber, new: ThreadNumber) {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `frame` is the kernel's frame of a stopped thread, and
+    // that the thread's memory, which includes its stack, is that of the image.
     unsafe {
         if !awaits_mutex(frame) {
             return;
@@ -61,7 +62,8 @@ pub unsafe fn renumber(frame: usize, old: ThreadNumber, new: ThreadNumber) {
 /// Returns the system call that a stopped thread will repeat, and its first argument.
 ///
 /// # Safety
-/// As [`renumber`].
+/// `frame` must be the kernel's frame of a stopped thread, and the thread's memory must be that of
+/// the image.
 pub unsafe fn pending_call<'a>(frame: usize) -> (libc::c_long, &'a mut usize) {
     // SAFETY: words of the frame, and the code before which the kernel has stopped the thread.
     unsafe {
@@ -75,7 +77,8 @@ pub unsafe fn pending_call<'a>(frame: usize) -> (libc::c_long, &'a mut usize) {
 /// True if the thread waits by futex(2) for a mutex that compares owner and caller.
 ///
 /// # Safety
-/// As [`renumber`].
+/// `frame` must be the kernel's frame of a stopped thread, and the thread's memory must be that of
+/// the image.
 unsafe fn awaits_mutex(frame: usize) -> bool {
     // SAFETY: words of the frame, and the code before which the kernel has stopped the thread.
     unsafe {
@@ -94,7 +97,7 @@ unsafe fn awaits_mutex(frame: usize) -> bool {
 /// The stack must be readable for [`LIBC_STACK`] bytes.
 unsafe fn end_of_callee(pc: usize, stack: usize) -> Option<usize> {
     let own = library_of(pc)?;
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that these words of the stack are readable.
     (stack..stack + LIBC_STACK).step_by(8).find(|&at| unsafe {
         let address = word(at).read();
         library_of(address).is_some_and(|library| library != own) && is_behind_call(address)
@@ -162,7 +165,7 @@ mod tests {
     /// Returns an address after a `syscall` in libc, and a return address in this program.
     fn addresses() -> (usize, usize) {
         let code = libc::syscall as *const () as usize;
-        // SAFETY: code of libc.
+        // SAFETY: the addresses lie in the code of libc, which is readable.
         let offset = (0..200).find(
             |&offset| unsafe { ((code + offset) as *const [u8; 2]).read_unaligned() } == SYSCALL,
         );
@@ -172,7 +175,7 @@ mod tests {
         )
     }
 
-    /// Returns the address to which its call returns.
+    /// Returns the address of the instruction after the call of this function.
     #[unsafe(naked)]
     extern "C" fn return_address() -> usize {
         std::arch::naked_asm!("mov rax, [rsp]", "ret")

@@ -14,7 +14,7 @@ pub struct Timers {
     pub helper: Cell<u64>,
     /// Timers that signal threads other than the main one, read after all threads had stopped.
     pub stopped: StateCell<Vec<Timer>>,
-    /// True if such a timer existed at the last check.
+    /// True if a timer that signals such a thread existed at the last check.
     pub signals_threads: Cell<bool>,
 }
 
@@ -199,7 +199,7 @@ pub fn stop() {
     }
 }
 
-/// Sets a timer; false if that is not possible.
+/// Sets a timer; returns false if the kernel refuses.
 fn set(kind: &TimerKind, time: &TimerTimes) -> bool {
     let old = std::ptr::null::<u8>();
     // SAFETY: timer_settime(2) of a timer of the program, with a valid value.
@@ -339,7 +339,7 @@ mod tests {
         let first = make(Notification::Process, 1);
         make(Notification::Disabled, 2);
         let hour: TimerTimes = [3600, 0, 1800, 0];
-        // SAFETY: timer_settime(2).
+        // SAFETY: timer_settime(2) of a timer of this test reads a valid value.
         unsafe {
             libc::syscall(
                 libc::SYS_timer_settime,

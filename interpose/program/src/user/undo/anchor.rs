@@ -1,8 +1,8 @@
 //! Paths relative to open directories.
 //!
 //! The directories of a path may have been replaced by others, or by links, since its record was
-//! written. So the directory is opened, compared with the directory of the record, and used through
-//! its descriptor.
+//! written. So the directory is opened, compared with the directory of the record, and then used
+//! only through its descriptor.
 
 use super::file_id::FileId;
 use std::fs::{File, OpenOptions};
@@ -15,7 +15,7 @@ use understudy_catalogue::message;
 /// Path that stands for a directory that does not exist.
 const MISSING: &str = "/proc/thread-self/missing";
 
-/// Path whose directory stays open, independently of renames above it.
+/// Path whose directory stays open, independently of renames of the directories above.
 pub struct Anchor {
     _directory: Option<File>,
     path: PathBuf,

@@ -57,7 +57,7 @@ pub fn undo(logs: &mut [UndoLog], first: Epoch) -> Result<(), UndoError> {
             path: "the undo log".into(),
             error,
         })?;
-        // The backup is removed after its record, which refers to it.
+        // The record refers to the backup, so the backup is removed after the record.
         if let Some(backup) = logged.record.effect.backup() {
             let _ = fs::remove_file(backup);
         }
@@ -65,7 +65,7 @@ pub fn undo(logs: &mut [UndoLog], first: Epoch) -> Result<(), UndoError> {
     }
 }
 
-/// Current identities, by their former ones, of files that the undo has created again.
+/// Files that the undo has created again: current identities by former identities.
 #[derive(Default)]
 struct RecreatedFiles(HashMap<FileId, FileId>);
 
@@ -82,8 +82,8 @@ impl RecreatedFiles {
 
     /// Finds the current name of a file that was written through a descriptor.
     ///
-    /// The file may have been renamed or removed when it was written, or later by another rank.
-    /// Then another record, which is not undone yet, contains the current name.
+    /// The file may have been renamed or removed when it was written, or later by another rank. In
+    /// this case another record, which is not undone yet, contains the current name.
     fn find(&self, logged: &mut LoggedRecord, logs: &[UndoLog]) {
         let record = &mut logged.record;
         let (Effect::Grown { path, id, .. }
@@ -112,7 +112,8 @@ impl RecreatedFiles {
                 });
         if let Some((name, source)) = names.into_iter().find(|(name, _)| is_file(name)) {
             path.clone_from(name);
-            // Both effects have the current name as their second name.
+            // Both kinds of effects, removals and renames, have the current name as their second
+            // name.
             if let (Some(directory), Some(current)) =
                 (record.directories.first_mut(), source.directories.get(1))
             {
@@ -354,7 +355,7 @@ fn exchange_back(from: &Path, to: &Path, id: FileId) -> io::Result<()> {
     let (first, second) = (found(from)?, found(to)?);
     let is_file = |metadata: &Metadata| FileId::from_metadata(metadata) == id;
     match (&first, &second) {
-        // One of the two may have been created since the cut, and may have been removed.
+        // One of the two files may have been created since the cut, and may have been removed.
         (None, Some(second)) if is_file(second) => fs::rename(to, from),
         (Some(_), Some(second)) if is_file(second) => exchange(from, to),
         (Some(first), None) if !is_file(first) => fs::rename(from, to),

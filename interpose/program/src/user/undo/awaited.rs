@@ -17,7 +17,7 @@ impl Recorder {
 
     /// Returns the thread whose calls are recorded.
     fn thread(&self) -> libc::pid_t {
-        // SAFETY: gettid(2).
+        // SAFETY: gettid(2) has no arguments and accesses no memory.
         self.thread.unwrap_or_else(|| unsafe { libc::gettid() })
     }
 
@@ -39,8 +39,9 @@ impl Recorder {
         }
     }
 
-    /// Records that a call of this thread is about to create a name;
-    /// [`name_created`](Self::name_created) follows.
+    /// Records that a call of this thread is about to create a name.
+    ///
+    /// [`name_created`](Self::name_created) must be called after the call has returned.
     pub(super) fn await_name(&mut self, path: &Path) {
         let thread = self.thread();
         self.awaited.push((thread, path.to_owned()));
@@ -67,7 +68,7 @@ impl Recorder {
 
     /// Records that the program is about to remove a file created since the cut.
     pub(super) fn remove_new(&mut self, path: &Path, metadata: &Metadata) -> io::Result<()> {
-        // Another rank may have replaced the file by its own.
+        // Another rank may have replaced the file by a file of its own.
         let created = self.log.as_ref().and_then(|log| log.outcome_of(path));
         match created.is_some_and(|created| created.is(metadata)) {
             true => self.record_outcome(path, Outcome::removed(metadata)),

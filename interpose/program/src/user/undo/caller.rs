@@ -83,7 +83,7 @@ impl Caller {
 
     /// Returns the file whose attribute changes.
     ///
-    /// Without a name this is the open file.
+    /// Without a name, the file is the open file of the descriptor.
     pub fn attributed(&self, names: Names<'_>, value: i64) -> Option<PathBuf> {
         let (descriptor, name) = names[0];
         let path = match name {

@@ -284,7 +284,8 @@ impl ChildRecorder {
         if state.mode == ReplyMode::Recording && state.section != Epoch::NONE {
             self.follow(&mut state);
             if request.kind != effect::NAME_CREATED {
-                // The thread that was to create the name has been killed.
+                // A thread reports a created name before its next call, so an earlier thread with
+                // this number has been killed.
                 self.recorder.forget_name_of(request.thread);
                 was_awaited = false;
             }

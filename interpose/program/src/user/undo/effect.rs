@@ -15,8 +15,9 @@ pub enum Effect {
         id: FileId,
         size: u64,
     },
-    /// Bytes of the file may change. `backup` is a copy of the file, complete once it has `size`
-    /// bytes.
+    /// Bytes of the file may change.
+    ///
+    /// `backup` is a copy of the file, complete once it has `size` bytes.
     Changed {
         path: PathBuf,
         id: FileId,
@@ -36,7 +37,9 @@ pub enum Effect {
         backup: Option<PathBuf>,
         backup_offset: u64,
     },
-    /// The name is removed. The file keeps the name `backup`, or `backup` is a copy.
+    /// The name is removed.
+    ///
+    /// The file keeps the name `backup`, or `backup` is a copy of the file.
     Removed {
         path: PathBuf,
         id: FileId,
@@ -89,7 +92,7 @@ pub enum Effect {
 }
 
 impl Effect {
-    /// Returns the backup of this effect, unless earlier effects use it as well.
+    /// Returns the backup of this effect, unless earlier effects also use this backup.
     pub fn backup(&self) -> Option<&Path> {
         match self {
             Effect::Changed { backup, .. } | Effect::Removed { backup, .. } => Some(backup),
@@ -98,7 +101,7 @@ impl Effect {
                 backup_offset: 0,
                 ..
             } => backup.as_deref(),
-            // A backup that was moved.
+            // The effect has moved a backup.
             Effect::Renamed { to, .. } if is_backup(to) => Some(to),
             _ => None,
         }

@@ -1,4 +1,4 @@
-//! Calls that change files: calls of the program, and calls that undo them.
+//! Calls that change files: calls of the program, and calls that undo such changes.
 #![allow(unsafe_code)]
 
 use std::ffi::CString;
@@ -7,7 +7,9 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Call of the program on files that is about to be made. Paths are absolute.
+/// Call of the program on files that is about to be made.
+///
+/// All paths are absolute.
 #[derive(Clone, Debug)]
 pub enum FileCall {
     /// open(2) with flags.

@@ -69,7 +69,7 @@ impl InodeAttributes {
     }
 }
 
-/// Returns the error for a name that another file has been given.
+/// Returns the error for a name that now leads to another file.
 pub fn another_file() -> io::Error {
     io::Error::other(message::OTHER_FILE)
 }

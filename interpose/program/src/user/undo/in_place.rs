@@ -31,7 +31,7 @@ impl Recorder {
         (offset, length): ByteRange,
         is_mapped: bool,
     ) -> io::Result<()> {
-        // SAFETY: the program's descriptor, which stays open.
+        // SAFETY: the program's descriptor stays open, and `ManuallyDrop` does not close it.
         let own = ManuallyDrop::new(unsafe { File::from_raw_fd(fd) });
         let metadata = own.metadata()?;
         let id = FileId::from_metadata(&metadata);
@@ -49,7 +49,7 @@ impl Recorder {
         }
         let path = self.path_of(named, id)?;
         if is_mapped {
-            // A mapping of memory of shm_open(3), which the checkpoint contains.
+            // The file is memory of shm_open(3), and the checkpoint contains the mapping.
             if path.starts_with(SHARED_MEMORY_DIRECTORY) && !self.recorded.contains_key(&id) {
                 return Ok(());
             }
@@ -77,7 +77,7 @@ impl Recorder {
 
     /// Records that an open file is about to be truncated or extended.
     pub fn truncate_open(&mut self, fd: c_int, length: u64) -> io::Result<()> {
-        // SAFETY: the program's descriptor, which stays open.
+        // SAFETY: the program's descriptor stays open, and `ManuallyDrop` does not close it.
         let size = ManuallyDrop::new(unsafe { File::from_raw_fd(fd) })
             .metadata()?
             .len();
@@ -116,7 +116,7 @@ impl Recorder {
         )
     }
 
-    /// Creates another name of a backup, because the backup itself may be removed earlier.
+    /// Creates another name of a backup, because the backup's first name may be removed earlier.
     fn link(&mut self, backup: &Path, id: FileId) -> io::Result<PathBuf> {
         let mut link = PathBuf::new();
         let record = |name: &Path| Effect::Overwritten {

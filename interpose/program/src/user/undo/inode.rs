@@ -30,7 +30,7 @@ impl Recorder {
         })
     }
 
-    /// Records a change of an attribute; if a name is given, of an extended attribute.
+    /// Records a change of an attribute, or of the extended attribute of the given name.
     pub fn change_attribute(&mut self, path: &Path, name: Option<&CStr>) -> io::Result<()> {
         let Some(metadata) = metadata_of(path) else {
             return Ok(());
@@ -69,7 +69,7 @@ fn extended(file: &PinnedFile, name: &CStr) -> Option<Vec<u8>> {
             value.len(),
         )
     };
-    // If this call fails, the program's call will fail as well.
+    // If getxattr(2) fails, the program's call will also fail.
     value.truncate(usize::try_from(length).ok()?);
     Some(value)
 }

@@ -55,7 +55,7 @@ impl BackupStore {
         name.as_bytes().starts_with(self.prefix.as_bytes())
     }
 
-    /// Returns the backups in a directory; `None` if it has other entries.
+    /// Returns the backups in a directory; `None` if the directory has other entries.
     pub fn only_backups(&self, directory: &Path) -> io::Result<Option<Vec<PathBuf>>> {
         let mut backups = Vec::new();
         for entry in std::fs::read_dir(directory)? {
@@ -113,7 +113,7 @@ pub fn clone_or_copy(mut from: &File, mut to: &File) -> io::Result<()> {
 
 /// Copies a range of a file to an offset of another file.
 ///
-/// Uses copy_file_range(2), which may share the data, or else copies in pieces.
+/// Uses copy_file_range(2), which may share the data. If this call fails, copies in pieces.
 pub fn copy_range(
     (from, mut from_offset): (&File, u64),
     (to, mut to_offset): (&File, u64),
@@ -131,7 +131,7 @@ pub fn copy_range(
         };
         let copied = match copied {
             1.. => copied as u64,
-            // The call is not possible between these file systems.
+            // copy_file_range(2) is not possible between these file systems.
             _ => {
                 buffer.resize(length.min(PIECE_BYTES), 0);
                 from.read_exact_at(&mut buffer, from_offset)?;

@@ -2,8 +2,8 @@
 //!
 //! The logs are in the user's directory in memory that outlives a process
 //! (`understudy_formats::private_directories`). If the job keeps checkpoints on disk, the logs are
-//! beside these, because the job may be restarted on another node or after the memory was lost. If
-//! the disk is full, a log continues in memory, and a mark stays on disk.
+//! beside the checkpoints, because the job may be restarted on another node or after the memory
+//! was lost. If the disk is full, a log continues in memory, and a mark stays on disk.
 
 use super::undo_log::{REWRITTEN, UndoLog};
 use std::ffi::OsStr;
@@ -52,9 +52,9 @@ pub enum LogLocation {
     /// The directory of the checkpoints on disk.
     Disk {
         directory: PathBuf,
-        /// Identifies the job over all its starts.
+        /// Identifier of the job over all its starts.
         lineage: String,
-        /// Identifies one start of the job.
+        /// Number of one start of the job.
         start: u64,
     },
 }

@@ -45,7 +45,7 @@ impl Recorder {
         };
         // A program that empties a directory while it lists the directory also finds and removes
         // backups. The backup of a backup is placed one directory higher, because otherwise the
-        // program would always find another one.
+        // program would find a new backup after each removal.
         let mut above = path.ancestors().skip(1);
         let directory = above.next().unwrap_or(path);
         let directory = if self.keeper.is_backup(path) {

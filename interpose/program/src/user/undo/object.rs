@@ -55,7 +55,7 @@ pub(super) fn remove_queue(name: &[u8], inode: u64, namespace: u64) -> io::Resul
     // SAFETY: mq_open(3) and mq_unlink(3) of a valid string; the descriptor is new.
     unsafe {
         let open = |access| libc::mq_open(name.as_ptr(), access | libc::O_CLOEXEC);
-        // The queue's mode may permit only one of these.
+        // The queue's mode may permit only one of the two kinds of access.
         let fd = match open(libc::O_RDONLY) {
             ..0 => open(libc::O_WRONLY),
             fd => fd,

@@ -26,11 +26,11 @@ use understudy_policy::ranges::ByteRange;
 
 /// Maximum number of overwritten bytes per section that are kept in the log.
 ///
-/// Smaller in tests, so that they exceed it.
+/// The value is smaller in tests, so that tests exceed it.
 const MAX_IN_LOG: u64 = if cfg!(test) { 500 } else { 16 << 20 };
 /// Maximum number of old bytes that are read into memory.
 ///
-/// More are copied from file to file.
+/// A larger number of bytes is copied from file to file.
 const MAX_BUFFERED: u64 = 16 << 20;
 
 /// Open file whose old bytes are needed.
@@ -91,8 +91,8 @@ fn read_in_separate_table(file: &File, ranges: &[ByteRange], bytes: &mut [u8]) -
 impl Recorder {
     /// Records that ranges of a file are about to be written.
     ///
-    /// The record contains their old bytes, which are read from `source`. `name` is called only if
-    /// some of the bytes have not been recorded yet.
+    /// The record contains the old bytes of the ranges, which are read from `source`. `name` is
+    /// called only if some of these bytes have not been recorded yet.
     pub fn overwrite(
         &mut self,
         name: impl Fn() -> PathBuf,

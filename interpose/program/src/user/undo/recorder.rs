@@ -28,7 +28,7 @@ pub(super) const MAX_TRUNCATED: u64 = 1 << 30;
 pub(super) enum Recorded {
     /// Only the size: the file may grow, and overwritten ranges are recorded one by one.
     Size,
-    /// The whole content, or the file is new: nothing more need be recorded.
+    /// The whole content, or the file is new: no further record is needed.
     Content,
 }
 
@@ -45,7 +45,9 @@ pub struct Recorder {
     fallback: Option<PathBuf>,
     /// Clock that all processes of a node share, in nanoseconds.
     clock: fn() -> u64,
-    /// Names created since the cut. Their files need no records, unless they were replaced.
+    /// Names created since the cut.
+    ///
+    /// Their files need no records, unless the files were replaced.
     pub(super) created: HashSet<PathBuf>,
     /// Files that have been recorded since the cut.
     pub(super) recorded: HashMap<FileId, Recorded>,
@@ -64,7 +66,7 @@ pub struct Recorder {
     pub(super) awaited: Vec<(libc::pid_t, PathBuf)>,
     warned: bool,
     process: u32,
-    /// Thread that makes the calls, if it is not the calling thread.
+    /// Thread of another process that makes the calls; `None` for the calling thread.
     pub(super) thread: Option<libc::pid_t>,
 }
 
@@ -202,7 +204,7 @@ impl Recorder {
         }
     }
 
-    /// Copies the log to `fallback`, appends `line` there, and continues there.
+    /// Copies the log to `fallback`, appends `line` to the copy, and continues with the copy.
     fn continue_at(&mut self, fallback: PathBuf, line: LogLine) -> io::Result<()> {
         let mut log = UndoLog::create(&fallback)?;
         for logged in self.log.iter().flat_map(UndoLog::logged_records) {
@@ -245,9 +247,9 @@ impl Recorder {
 
     /// True if this file was created since the cut.
     ///
-    /// The name alone does not prove this, because another rank may have renamed an old file to it.
-    /// So the time of birth must be later than the cut. A file without that time (statx(2)) counts
-    /// as old.
+    /// The name alone does not prove this, because another rank may have given this name to an old
+    /// file. So the time of birth must be later than the cut. A file without a time of birth
+    /// (statx(2)) counts as old.
     pub(super) fn is_new(&self, path: &Path, metadata: &Metadata) -> bool {
         self.created.contains(path)
             && metadata
@@ -357,7 +359,7 @@ impl Recorder {
         if directory {
             return self.created(path);
         }
-        // The new name may refer to an old file.
+        // link(2) may give the new name to an old file, so the name is not recorded in `created`.
         self.write(Effect::Created {
             path: path.to_owned(),
         })?;

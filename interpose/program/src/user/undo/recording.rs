@@ -41,7 +41,7 @@ pub unsafe fn file_effect(
     if !is_recording(rt) {
         return;
     }
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that a string that is not null is valid.
     let string = |name: *const c_char| (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) });
     let names = [(directory, string(path)), (other_directory, string(other))];
     match kind {
@@ -66,7 +66,7 @@ pub unsafe fn file_effect(
 
 /// Records that a range of an open file is about to be overwritten.
 ///
-/// The cause is a write, or a mapping.
+/// The cause is a write, or a mapping if `is_mapped` is true.
 pub fn record_overwriting(rt: &Runtime, fd: c_int, range: &effect::FilePart, is_mapped: bool) {
     on_open(rt, fd, |recorder| {
         recorder.overwrite_open(fd, (range.offset, range.length), is_mapped)
@@ -100,7 +100,9 @@ fn is_recording(rt: &Runtime) -> bool {
             .is_some_and(is_of_this_process)
 }
 
-/// Records a call that understudy is about to make for the program; [`record_created`] follows.
+/// Records a call that understudy is about to make for the program.
+///
+/// [`record_created`] must be called after the call has been made.
 pub fn record_call(rt: &Runtime, call: &FileCall) {
     with_recorder(rt, call.path(), |recorder| {
         let result = recorder.record_call(call);

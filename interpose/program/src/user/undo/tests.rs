@@ -235,9 +235,9 @@ fn incomplete_files_of_failed_processes_are_removed() {
     assert!(tree(&directory).is_empty());
 }
 
-/// Moves a backup out of a removed directory.
+/// Moves a backup out of a removed directory, then discards the section of the backup.
 ///
-/// Then forgets its section before the removal is undone.
+/// The later removal is undone afterwards.
 #[test]
 fn a_backup_that_was_moved_is_found_when_it_is_forgotten() {
     let room = TemporaryDirectory::new("moved");

@@ -36,9 +36,9 @@ const FRAME: usize = 12;
 /// Effect in the log.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Record {
-    /// Number of the cut that the effect follow_link.
+    /// Number of the cut that the effect follows.
     pub section: Epoch,
-    /// Time since the node's start, by which the records of all its ranks are ordered.
+    /// Time since the node's start, which orders the records of the node's ranks.
     pub time: u64,
     /// Identities of the directories that contain the effect's names, in the order of the names.
     pub directories: Vec<FileId>,
@@ -131,7 +131,7 @@ pub struct LoggedRecord {
 }
 
 impl UndoLog {
-    /// Creates the log of this process; replaces one that an ended process has left.
+    /// Creates the log of this process; replaces a log that an ended process has left.
     pub fn create(path: &Path) -> io::Result<UndoLog> {
         let create = || {
             open_own(
@@ -159,7 +159,9 @@ impl UndoLog {
         })
     }
 
-    /// Opens the log of any rank; `None` if it is absent or another user's.
+    /// Opens the log of any rank.
+    ///
+    /// `None` if the log is absent or belongs to another user.
     pub fn open(path: &Path) -> io::Result<Option<UndoLog>> {
         let file = match open_own(path, libc::O_RDWR | libc::O_APPEND) {
             Err(error)
@@ -343,15 +345,15 @@ impl UndoLog {
         self.file.try_lock().is_ok()
     }
 
-    /// Unlocks the log like the end of its process.
+    /// Unlocks the log, as the end of the log's process does.
     ///
-    /// Children that other tests have forked may still have the descriptor.
+    /// Children that other tests have forked may still have the log's descriptor.
     #[cfg(test)]
     pub fn unlock(self) {
         self.file.unlock().expect("it was locked");
     }
 
-    /// Removes the log and its backups; another process may have removed them before.
+    /// Removes the log and its backups, if another process has not removed them already.
     pub fn remove(self) -> io::Result<()> {
         self.remove_backups(self.records.len());
         match std::fs::remove_file(&self.path) {

@@ -17,7 +17,7 @@ pub struct UndoState {
     pub on_disk: StateCell<Option<LogLocation>>,
     /// True if effects are recorded before MPI_Init.
     ///
-    /// The value is true in a restarted job: earlier effects of the program are on disk.
+    /// The value is true only in a restarted job, until MPI_Init undoes these effects.
     pub early: Cell<bool>,
 }
 

@@ -1,7 +1,7 @@
 //! Connections from a port that other connections may also use (ip(7)).
 //!
 //! The kernel, if it chooses the port of a connection, may use one port for several connections
-//! whose other ends differ. A program cannot get such a port by bind(2). But it can restrict the
+//! whose other ends differ. A program cannot get a shared port by bind(2). But it can restrict the
 //! kernel's choice to a range of one port (IP_LOCAL_PORT_RANGE, Linux 6.3).
 #![allow(unsafe_code)]
 
@@ -18,7 +18,8 @@ pub unsafe fn owned(fd: i32) -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that the descriptor has no other owner, and it is open,
+    // because it is not negative.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 

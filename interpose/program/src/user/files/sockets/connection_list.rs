@@ -38,7 +38,7 @@ fn connection(line: &str) -> Option<Connection> {
     })
 }
 
-/// Parses an address of such a list.
+/// Parses an address in the kernel's list of connections.
 ///
 /// Each word of four bytes is a number in the host's byte order.
 fn address(text: &str) -> Option<(IpAddr, u16)> {

@@ -64,7 +64,7 @@ fn all_messages(fd: i32) -> Result<Vec<Vec<u8>>, &'static str> {
     Ok(messages)
 }
 
-/// Reads the message at the socket's peek offset; `None` if there is none.
+/// Reads the message at the socket's peek offset; `None` if no message waits there.
 fn peek(fd: i32) -> Result<Option<Vec<u8>>, &'static str> {
     let mut bytes = vec![0u8; 1 << 18];
     let mut buffer = libc::iovec {
@@ -93,7 +93,7 @@ fn peek(fd: i32) -> Result<Option<Vec<u8>>, &'static str> {
     }
 }
 
-/// Sends messages. Blocks only for room in a TCP connection.
+/// Sends messages; blocks only while a TCP connection has no room.
 pub fn send_all(fd: i32, messages: &[Vec<u8>]) -> io::Result<()> {
     for message in messages {
         let mut rest = message.as_slice();

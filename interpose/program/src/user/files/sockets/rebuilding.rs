@@ -1,4 +1,4 @@
-//! Creation of listeners and TCP connections with the addresses that they had.
+//! Creation of listeners and TCP connections with their addresses at the checkpoint.
 //!
 //! For a connection, a listener at the address of one end is needed: the program's own listener, or
 //! a temporary one. The other end is then connected from its former port. Addresses of closed
@@ -88,7 +88,7 @@ fn accept(fd: i32, timeout: Duration) -> io::Result<OwnedFd> {
 
 /// Creates a socket of equal kind and options.
 ///
-/// The socket's options allow closed connections with an equal address.
+/// The socket's options permit an address that a closed connection still occupies.
 fn create_like(socket: &Socket) -> io::Result<OwnedFd> {
     let [family, kind, protocol] = socket.kind;
     // SAFETY: socket(2), whose new descriptor has no other owner.

@@ -43,7 +43,9 @@ fn is_service(address: &[u8]) -> bool {
 pub struct Socket {
     /// Inode.
     pub(super) number: u64,
-    /// Inode of the other end; `None` without another end, zero if it was closed.
+    /// Inode of the other end.
+    ///
+    /// Zero if the other end was closed, `None` if the socket has no other end.
     pub(super) peer: Option<u64>,
     /// Family, type and protocol.
     pub(super) kind: [i32; 3],
@@ -85,7 +87,7 @@ enum Role {
     New,
     /// End of a pair of UNIX sockets.
     Pair(Diagnosis),
-    /// End of a TCP connection: inode and descriptor of the other end.
+    /// End of a TCP connection: inode and descriptor of the connection's other end.
     Connection(u64, i32),
     /// End of a TCP connection whose other end was closed.
     Orphan,
@@ -239,7 +241,7 @@ impl Socket {
         self.address.is_some()
     }
 
-    /// Returns the ports of the socket, and of its other end if that was closed.
+    /// Returns the port of the socket, and that of its closed other end, if any.
     pub(super) fn ports(&self) -> impl Iterator<Item = u16> {
         let addresses = [&self.address, &self.closed_peer].into_iter().flatten();
         addresses.filter_map(|address| address.ip().map(|(_, port)| port))
@@ -262,7 +264,9 @@ impl Socket {
 
     /// Creates a socket, or both sockets of a pair.
     ///
-    /// Returns the socket with its content if the other end was closed.
+    /// The second descriptor is the other end of the pair; `None` for a socket without a pair, and
+    /// if the other end was closed. A socket whose other end was closed is returned with its
+    /// content.
     pub fn create(&self) -> io::Result<(OwnedFd, Option<OwnedFd>)> {
         let [family, kind, protocol] = self.kind;
         if self.peer.is_none() {

@@ -21,7 +21,7 @@ impl Random {
 
 /// Returns a random call on one of a few names.
 ///
-/// With few names, calls often use equal ones.
+/// Since there are few names, calls often use equal names.
 fn any_call(random: &mut Random, top: &Path) -> FileCall {
     const NAMES: &[&str] = &[
         "a", "b", "c", "d", "d/a", "d/b", "e", "e/a", "d/f", "d/f/a", "e/f", "e/f/a",
@@ -65,8 +65,8 @@ fn any_call(random: &mut Random, top: &Path) -> FileCall {
 
 /// Writes to a random range of an open file.
 ///
-/// The write is recorded before, like by the preload library. `grows` is false for a file that was
-/// open at a cut: other code truncates it to its size at the cut.
+/// The write is recorded before it is made, as by the preload library. `grows` is false for a file
+/// that was open at a cut: other code truncates it to its size at the cut.
 fn write_within(
     file: &File,
     grows: bool,

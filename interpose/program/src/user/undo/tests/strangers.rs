@@ -56,7 +56,7 @@ fn a_file_in_the_place_of_a_new_one_stays() {
         write(&mut rank, &data, "the job's");
         match is_moved {
             true => fs::rename(&data, room.files().join("moved")).unwrap(),
-            // The next file may have the inode of the removed one.
+            // The file that is created next may have the inode of the removed file.
             false => fs::remove_file(&data).unwrap(),
         }
         a_moment();
@@ -113,7 +113,7 @@ fn a_file_in_the_place_of_an_old_one_stays() {
     }
 }
 
-/// Another user replaces a directory by a link to a private one.
+/// Another user replaces a directory by a link to a private directory.
 #[test]
 fn nothing_is_undone_through_a_directory_that_was_exchanged() {
     type Act = fn(&mut Recorder, &Path);
@@ -150,8 +150,8 @@ fn nothing_is_undone_through_a_directory_that_was_exchanged() {
         let before = tree(&private);
         assert_fails(&room, &data, "another directory");
         assert_eq!(tree(&private), before, "{name}");
-        // The undo succeeds if the recorded directory has another name, and only a link leads to
-        // it.
+        // The undo succeeds if the recorded directory has another name, and a link with the former
+        // name leads to this directory.
         fs::remove_file(&sub).unwrap();
         symlink(&away, &sub).unwrap();
         room.undo(1, 1);
