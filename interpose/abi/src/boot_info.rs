@@ -129,7 +129,7 @@ pub struct BootInfo {
     pub stop: StopCode,
     /// State and code of the MPI lock.
     pub mpi_lock: MpiLockCode,
-    /// Entry for thunks of procedures with at most six arguments; `eax` contains the slot.
+    /// Entry for thunks of procedures with at most six arguments; the slot is in eax.
     ///
     /// Thunks read the address at each call.
     pub entry: *const usize,

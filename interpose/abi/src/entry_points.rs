@@ -33,7 +33,7 @@ pub struct EntryPoints {
     /// Entry of the procedures in
     /// [`libc_procedures::LIBC_PROCEDURES`](crate::libc_procedures::LIBC_PROCEDURES).
     ///
-    /// `eax` contains the slot of the procedure. These slots follow those of the call table.
+    /// The slot of the procedure is in eax. These slots follow those of the call table.
     pub enter_libc_procedure: *const c_void,
 }
 

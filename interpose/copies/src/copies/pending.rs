@@ -59,7 +59,9 @@ pub struct PendingCheckpoint {
     changes: Vec<Delta>,
     /// Deduplication queries that precede the pages.
     queries: PageQueries,
-    /// Transfers of each layer: to the buddy, and from the worker whose buddy this worker is.
+    /// Transfers of each layer.
+    ///
+    /// Each goes to the buddy, and comes from the worker whose buddy this worker is.
     transfers: Vec<Transfer>,
     /// Complete received data, and their length by layer.
     received: Option<(ReceivedReplicas, Vec<u64>)>,

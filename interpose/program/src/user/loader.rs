@@ -365,7 +365,7 @@ pub fn restore(loaded: &LoaderState, saved: &LoaderAtCut) -> Result<(), UserErro
 
 /// True if the program is in a call of ld.so.
 ///
-/// This is the case if the constructor of a library that is being opened calls MPI. No checkpoint
+/// An example is a library that is being opened, and whose constructor calls MPI. No checkpoint
 /// can be taken in such a call, because a restored ld.so would not be in it.
 pub fn is_loading() -> bool {
     let mut found = false;

@@ -105,7 +105,7 @@ impl Queue {
 
     /// Replaces the messages of the queue.
     ///
-    /// If the queue had been used before the cut, this process becomes its last user.
+    /// A queue that was used before the cut gets this process as its last user.
     pub(super) fn write(&self, real: i32, access: &ObjectAccess) -> io::Result<()> {
         let room = about(real)?.__msg_cbytes as usize;
         while receive(real, None, room)?.is_some() {}

@@ -47,7 +47,7 @@ pub struct Recorder {
     clock: fn() -> u64,
     /// Names created since the cut.
     ///
-    /// Their files need no records, unless the files were replaced.
+    /// Files of these names need no records, unless they were replaced.
     pub(super) created: HashSet<PathBuf>,
     /// Files that have been recorded since the cut.
     pub(super) recorded: HashMap<FileId, Recorded>,
