@@ -7,7 +7,6 @@ use crate::gather::gather_from_all;
 use crate::headroom;
 use crate::objects::comm::freed;
 use crate::static_data::new_phases;
-use crate::user::SharedMapping;
 use crate::{Runtime, recovery};
 use crate::{copies, drained, journal, requests, user, world};
 use understudy_mpi as mpi;
@@ -42,14 +41,14 @@ pub fn agree(
     let (votes, sums) = recovery::check_own(rt, reduced, NO_AGREEMENT)?;
     let (agreement, mut action) = CutAgreement::begin(votes, sums);
     let decision = loop {
-        let event = recovery::check_own(rt, perform(rt, action, &mappings, &claim), NO_AGREEMENT)?;
-        match event {
-            Some(event) => action = agreement.step(event),
-            None => match action {
-                CutAction::End(decision) => break decision,
-                CutAction::CompareMappings { .. } | CutAction::GatherClaims => {}
-            },
-        }
+        let event = match action {
+            CutAction::CompareMappings { most } => {
+                first_sharer(rt, &mappings, most).map(CutEvent::Mappings)
+            }
+            CutAction::GatherClaims => gather_claims(rt, &claim).map(CutEvent::Claims),
+            CutAction::End(decision) => break decision,
+        };
+        action = agreement.step(recovery::check_own(rt, event, NO_AGREEMENT)?);
     };
     if decision == CutDecision::Take {
         if sums.freed == 0 {
@@ -92,22 +91,6 @@ fn reduce(rt: &Runtime, own: &CutVote, sums: CutSums) -> mpi::Result<(JointVote,
     let sums = private.allreduce_sum(&[sums.started, sums.freed])?;
     let [started, freed] = sums.try_into().map_err(|_| mpi::Error::INTERN)?;
     Ok((JointVote::from_maxima(maxima), CutSums { started, freed }))
-}
-
-/// Performs an action; returns `None` at the end of the agreement.
-fn perform(
-    rt: &Runtime,
-    action: CutAction,
-    mappings: &[SharedMapping],
-    claim: &MemoryClaim,
-) -> mpi::Result<Option<CutEvent>> {
-    Ok(match action {
-        CutAction::CompareMappings { most } => {
-            Some(CutEvent::Mappings(first_sharer(rt, mappings, most)?))
-        }
-        CutAction::GatherClaims => Some(CutEvent::Claims(gather_claims(rt, claim)?)),
-        CutAction::End(_) => None,
-    })
 }
 
 fn gather_claims(rt: &Runtime, own: &MemoryClaim) -> mpi::Result<Option<MemoryShortage>> {
