@@ -57,7 +57,10 @@ impl<'a> Drawing<'a> {
             .expect("by a fault");
         let noticed = it.detected_ns.expect("it was noticed").max(killed);
         let resumed = it.resumed_ns.expect("it was recovered from");
-        let is_cut = |event: &&Event| matches!(event.kind, Kind::Capture { epoch, .. } if Some(epoch) == it.epoch);
+        let is_cut = |event: &&Event| match event.kind {
+            Kind::Capture { epoch, .. } => Some(epoch) == it.epoch,
+            _ => false,
+        };
         let captured = events.iter().filter(is_cut).map(|event| event.at_ns);
         let cut = captured
             .filter(|at| *at < killed)

@@ -134,7 +134,7 @@ pub fn shared_memory() -> Vec<std::fs::DirEntry> {
 /// Path of mpirun.
 ///
 /// # Panics
-/// If no directory of the PATH contains mpirun.
+/// Panics if no directory of the PATH contains mpirun.
 pub fn mpirun() -> PathBuf {
     on_path("mpirun").expect(
         "there is no mpirun on the PATH; run the tests by `make test`, or after eval \
@@ -301,7 +301,7 @@ fn compiled_by(compiler: &Path, source: &Path) -> PathBuf {
 /// Path of the libmpi that test programs are linked with.
 ///
 /// # Panics
-/// If ldd is not installed or reports no libmpi.
+/// Panics if ldd is not installed or reports no libmpi.
 pub fn libmpi() -> PathBuf {
     let output = Command::new("ldd").arg(test_program("chatter")).output();
     let text = String::from_utf8(output.expect("there is an ldd").stdout).expect("paths are text");

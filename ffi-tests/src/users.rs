@@ -59,7 +59,7 @@ fn perform(script: &str) -> Output {
 /// Fails unless a script has printed exactly these lines.
 ///
 /// # Panics
-/// If the script has printed other lines.
+/// Panics if the script has printed other lines.
 #[track_caller]
 pub fn assert_lines(output: &Output, lines: &[&str]) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

@@ -177,7 +177,11 @@ pub fn failures(report: &Report, facts: &Facts) -> Markup {
                 table.failures {
                     caption { "Failures; times of day are UTC" }
                     thead { tr { @for name in FAILURE_COLUMNS { th scope="col" { (name) } } } }
-                    tbody { @for (recovery, failed) in &rows { (row(recovery, failed, report.began_ns, facts)) } }
+                    tbody {
+                        @for (recovery, failed) in &rows {
+                            (row(recovery, failed, report.began_ns, facts))
+                        }
+                    }
                 }
             }
         }

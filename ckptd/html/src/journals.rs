@@ -43,8 +43,10 @@ fn calls(table: &JournalTable) -> Markup {
             " hold " (count(table.total.count, "call", "calls")) " \
                 in " (bytes(table.total.bytes))
             ", compressed " (bytes(table.kept)) "."
-            @if table.not_kept > 0 { " " (table.not_kept) " of them are not kept: they were too long, \
-                or were not needed." }
+            @if table.not_kept > 0 {
+                " " (table.not_kept)
+                " of them are not kept: they were too long, or were not needed."
+            }
         }
         div.wide {
             table.numbers {

@@ -52,8 +52,8 @@ pub fn simulation_figure(series: &[Simulation]) -> String {
     let width = WIDTH * panels.len() as f64;
     let label = "Simulated recomputed tasks, energy saved and run time, by the number of nodes";
     let markup = html! {
-        svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label=(label) width=(width) height=(HEIGHT + 30.0)
-            viewBox={"0 0 " (width) " " (HEIGHT + 30.0)} {
+        svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label=(label)
+            width=(width) height=(HEIGHT + 30.0) viewBox={"0 0 " (width) " " (HEIGHT + 30.0)} {
             title { (label) }
             style { (PreEscaped(include_str!("figure.css"))) }
             @for (index, panel) in panels.iter().enumerate() {

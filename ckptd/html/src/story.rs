@@ -110,10 +110,21 @@ fn stages(recovery: &Recovery) -> Markup {
         @if !recovery.stages.is_empty() {
             div.wide {
                 table.numbers {
-                    thead { tr { th { "stage" } @for stage in &recovery.stages { th { (stage.stage) } } } }
+                    thead {
+                        tr {
+                            th { "stage" }
+                            @for stage in &recovery.stages { th { (stage.stage) } }
+                        }
+                    }
                     tbody {
-                        tr { td { "longest" } @for stage in &recovery.stages { td { (time(stage.max_ns)) } } }
-                        tr { td { "in" } @for stage in &recovery.stages { td { "rank " (stage.slowest) } } }
+                        tr {
+                            td { "longest" }
+                            @for stage in &recovery.stages { td { (time(stage.max_ns)) } }
+                        }
+                        tr {
+                            td { "in" }
+                            @for stage in &recovery.stages { td { "rank " (stage.slowest) } }
+                        }
                     }
                 }
             }

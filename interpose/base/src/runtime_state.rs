@@ -84,7 +84,7 @@ impl<T> MainThreadOnly<T> {
     /// Returns the runtime.
     ///
     /// # Panics
-    /// In any thread other than the main thread.
+    /// Panics in any thread other than the main thread.
     #[inline]
     #[track_caller]
     pub fn get(&self) -> &T {
@@ -115,7 +115,7 @@ impl<T> RuntimeAccess<T> {
     /// Returns the runtime.
     ///
     /// # Panics
-    /// In any thread other than the main thread, or before the start.
+    /// Panics in any thread other than the main thread, or before the start.
     #[inline]
     #[track_caller]
     pub fn get(&self) -> &'static T {

@@ -131,7 +131,7 @@ impl Image {
     /// Commits a delta and releases the slots that it replaces.
     ///
     /// # Errors
-    /// If the delta does not start from this image's epoch. The error contains the delta.
+    /// Fails if the delta does not start from this image's epoch. The error contains the delta.
     pub fn apply(&mut self, delta: Delta, store: &mut PageStore) -> Result<(), (WrongBase, Delta)> {
         if delta.base != self.epoch {
             let error = WrongBase {

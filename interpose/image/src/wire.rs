@@ -265,7 +265,8 @@ impl Incoming {
     /// to each slot ([`PageStore::share`]).
     ///
     /// # Errors
-    /// If the header is inconsistent, if it omits other pages than `kept`, or if there is no room.
+    /// Fails if the header is inconsistent, if it omits other pages than `kept`, or if the store
+    /// has no room.
     pub fn allocate(
         header: Header,
         kept: Vec<SlotRun>,

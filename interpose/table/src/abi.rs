@@ -202,8 +202,8 @@ pub(crate) fn source(text: &str) -> String {
     {
         let _ = writeln!(
             out,
-            "/// Differences between Open MPI and {name}.\npub static {constant}: Abi = Abi {{\n    \
-             name: \"{name}\","
+            "/// Differences between Open MPI and {name}.\n\
+             pub static {constant}: Abi = Abi {{\n    name: \"{name}\","
         );
         let layout = |name: &str| {
             rows_of_kind(&rows, "Layout", column)

@@ -299,7 +299,10 @@ impl JobPool {
             }
             is_alive
         });
-        let has_expired = |member: &Member| matches!(member.state, LeaseState::Leased { until, .. } if until <= now);
+        let has_expired = |member: &Member| match member.state {
+            LeaseState::Leased { until, .. } => until <= now,
+            _ => false,
+        };
         changes.extend(self.end_leases(has_expired));
         changes.extend(self.replenish(now, rules));
         changes

@@ -60,7 +60,7 @@ pub fn in_memory() -> PathBuf {
 /// Creates the directory of [`in_memory`] if it is missing.
 ///
 /// # Errors
-/// If each place is unusable, or has an entry of this name that is not a private directory.
+/// Fails if each place is unusable, or has an entry of this name that is not a private directory.
 pub fn make_in_memory() -> Result<PrivateDirectory, DirectoryRefusal> {
     let made = match SELECTED.get() {
         Some(path) => PrivateDirectory::make(path),

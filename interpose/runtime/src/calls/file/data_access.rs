@@ -175,7 +175,9 @@ macro_rules! blocking {
             let at = blocking!(@ $at $(, $offset)?);
             // SAFETY: the program's arguments are passed on.
             let done = unsafe {
-                access_blocking(rt, fh, AccessDirection::$direction, at, buffer(buf, count, datatype), $collective, status)
+                let (direction, buffer) =
+                    (AccessDirection::$direction, buffer(buf, count, datatype));
+                access_blocking(rt, fh, direction, at, buffer, $collective, status)
             };
             finish(rt, Proc::$name, fh, done)
         }
@@ -215,7 +217,9 @@ macro_rules! nonblocking {
             let at = blocking!(@ $at $(, $offset)?);
             // SAFETY: the program's arguments are passed on.
             let done = unsafe {
-                access_nonblocking(rt, fh, AccessDirection::$direction, at, buffer(buf, count, datatype), request)
+                let (direction, buffer) =
+                    (AccessDirection::$direction, buffer(buf, count, datatype));
+                access_nonblocking(rt, fh, direction, at, buffer, request)
             };
             finish(rt, Proc::$name, fh, done)
         }
@@ -249,7 +253,9 @@ macro_rules! split {
             let at = blocking!(@ $at $(, $offset)?);
             // SAFETY: the program's arguments are passed on.
             let done = unsafe {
-                begin_split(rt, fh, SplitCollective::$split, AccessDirection::$direction, at, buffer(buf, count, datatype))
+                let (direction, buffer) =
+                    (AccessDirection::$direction, buffer(buf, count, datatype));
+                begin_split(rt, fh, SplitCollective::$split, direction, at, buffer)
             };
             finish(rt, Proc::$begin, fh, done)
         }
