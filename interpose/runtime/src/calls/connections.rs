@@ -165,8 +165,11 @@ impl ConnectionSide {
             // Another root may have entered the next call already.
             let root = self.members[self.root as usize];
             let matches = |from: Worker, message: &ConnectionMessage| {
-                from == root
-                    && matches!(message, ConnectionMessage::ConnectResult { comm, .. } if *comm == self.uid)
+                let result_of = match message {
+                    ConnectionMessage::ConnectResult { comm, .. } => Some(*comm),
+                    _ => None,
+                };
+                from == root && result_of == Some(self.uid)
             };
             PollingWait::for_message(rt, matches)?;
             match dynamic::get_mut(rt).take(matches) {
@@ -195,7 +198,7 @@ fn accept(rt: &Runtime, port: Option<(Worker, u64)>) -> Result<FoundPeer, Rewoun
     if owner != me || !dynamic::get(rt).board.ports.contains(&number) {
         return Ok(Err(ERR_PORT));
     }
-    let matches = |_: Worker, message: &ConnectionMessage| matches!(message, ConnectionMessage::ConnectRequest { port, .. } if *port == number);
+    let matches = |_: Worker, message: &ConnectionMessage| message.requested_port() == Some(number);
     PollingWait::for_message(rt, matches)?;
     let request = dynamic::get_mut(rt).take(matches);
     let Some((

@@ -24,6 +24,16 @@ pub enum ConnectionMessage {
     },
 }
 
+impl ConnectionMessage {
+    /// Returns the port to which a connection is requested.
+    pub fn requested_port(&self) -> Option<u64> {
+        match self {
+            ConnectionMessage::ConnectRequest { port, .. } => Some(*port),
+            _ => None,
+        }
+    }
+}
+
 /// Remote root and the number that the roots share for the connection, or an error.
 pub type FoundPeer = Result<(Worker, u64), i32>;
 
@@ -111,8 +121,8 @@ impl ConnectionState {
     ///
     /// Requests for closed ports are dropped; their senders detect this on the board.
     pub fn record(&mut self, from: Worker, message: ConnectionMessage) {
-        if !matches!(message, ConnectionMessage::ConnectRequest { port, .. } if !self.board.ports.contains(&port))
-        {
+        let requested = message.requested_port();
+        if requested.is_none_or(|port| self.board.ports.contains(&port)) {
             self.received.push((from, message));
         }
     }
@@ -145,7 +155,7 @@ impl ConnectionState {
     /// Closes a port; returns false if it was not open.
     pub fn close(&mut self, number: u64) -> bool {
         self.received
-            .retain(|(_, message)| !matches!(message, ConnectionMessage::ConnectRequest { port, .. } if *port == number));
+            .retain(|(_, message)| message.requested_port() != Some(number));
         self.board.ports.remove(&number)
     }
 }
