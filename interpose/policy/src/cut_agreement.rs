@@ -184,15 +184,18 @@ pub enum CutDecision {
     /// Take none, as its replicas do not fit into memory.
     NoRoom(MemoryShortage),
     /// Take none any more; this worker reports the reason.
-    EndProtection { reporter: Worker, cause: EndCause },
+    EndProtection {
+        reporter: Worker,
+        loss: ProtectionLoss,
+    },
 }
 
-/// Cause of the end of protection.
+/// Reason for which a running job loses protection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EndCause {
-    /// State of the program that cannot be saved.
+pub enum ProtectionLoss {
+    /// The program has state that cannot be saved.
     Unsaved,
-    /// Lack of memory.
+    /// Memory is not sufficient for the program and replicas.
     Memory,
 }
 
@@ -240,7 +243,7 @@ impl CutAgreement {
     /// Ends an action with its result; returns the next one.
     pub fn step(self, event: CutEvent) -> CutAction {
         match event {
-            CutEvent::Mappings(Some(reporter)) => end_protection(reporter, EndCause::Unsaved),
+            CutEvent::Mappings(Some(reporter)) => end_protection(reporter, ProtectionLoss::Unsaved),
             CutEvent::Mappings(None) => self.check_abilities(),
             CutEvent::Claims(Some(shortage)) => CutAction::End(CutDecision::NoRoom(shortage)),
             CutEvent::Claims(None) => CutAction::End(CutDecision::Take),
@@ -250,8 +253,8 @@ impl CutAgreement {
     fn check_abilities(self) -> CutAction {
         let objector = self.votes.objector;
         match self.votes.ability {
-            CutAbility::Never => end_protection(objector, EndCause::Unsaved),
-            CutAbility::Yielded => end_protection(objector, EndCause::Memory),
+            CutAbility::Never => end_protection(objector, ProtectionLoss::Unsaved),
+            CutAbility::Yielded => end_protection(objector, ProtectionLoss::Memory),
             CutAbility::Refused => CutAction::End(CutDecision::Refuse),
             CutAbility::Later => CutAction::End(CutDecision::Postpone),
             // A process may have completed a collective that another one has not begun.
@@ -262,8 +265,8 @@ impl CutAgreement {
     }
 }
 
-fn end_protection(reporter: Worker, cause: EndCause) -> CutAction {
-    CutAction::End(CutDecision::EndProtection { reporter, cause })
+fn end_protection(reporter: Worker, loss: ProtectionLoss) -> CutAction {
+    CutAction::End(CutDecision::EndProtection { reporter, loss })
 }
 
 #[cfg(test)]
@@ -313,11 +316,11 @@ mod tests {
         ];
         assert_eq!(
             decide(&votes, 0),
-            end_protection(Worker(1), EndCause::Unsaved)
+            end_protection(Worker(1), ProtectionLoss::Unsaved)
         );
         assert_eq!(
             decide(&[VOTE, vote(CutAbility::Yielded)], 0),
-            end_protection(Worker(1), EndCause::Memory)
+            end_protection(Worker(1), ProtectionLoss::Memory)
         );
         assert_eq!(decide(&votes[..1], 0), CutAction::End(CutDecision::Refuse));
     }
@@ -402,7 +405,7 @@ mod tests {
         let (agreement, _) = CutAgreement::begin(votes, sums);
         assert_eq!(
             agreement.step(CutEvent::Mappings(Some(reporter))),
-            end_protection(reporter, EndCause::Unsaved)
+            end_protection(reporter, ProtectionLoss::Unsaved)
         );
         assert_eq!(
             agreement.step(CutEvent::Mappings(None)),

@@ -9,6 +9,7 @@
 //! that finish a meeting have equal results. A failure meanwhile ends the meeting: the next attempt
 //! begins another one.
 
+use crate::plan_input::PlanInput;
 use crate::process_report::ProcessReport;
 use crate::recovery_plan::{
     Plan, PlanFailure, RequestedSpare, Verdict, make_plan, make_plan_from_disk,
@@ -57,6 +58,8 @@ pub struct Meeting<'a> {
     reports: &'a [ProcessReport],
     dead: Vec<Worker>,
     hints: Vec<RequestedSpare>,
+    /// Plan for a return to a checkpoint on disk, while that is chosen.
+    from_disk: Option<Plan>,
     verdict: Result<Plan, PlanFailure>,
 }
 
@@ -66,18 +69,17 @@ impl<'a> Meeting<'a> {
         context: MeetingContext<'a>,
         reports: &'a [ProcessReport],
     ) -> (Meeting<'a>, MeetingAction) {
-        let mut is_living = vec![false; context.workers as usize];
-        for worker in reports.iter().filter_map(|report| report.worker) {
-            is_living[worker.index()] = true;
-        }
-        let dead: Vec<Worker> = Worker::all(context.workers)
-            .filter(|worker| !is_living[worker.index()])
-            .collect();
+        let MeetingContext {
+            redundancy,
+            workers,
+            ..
+        } = context;
         let mut meeting = Meeting {
             context,
             reports,
-            dead,
+            dead: PlanInput::new(reports, redundancy, workers, &[]).dead(),
             hints: Vec::new(),
+            from_disk: None,
             verdict: Err(PlanFailure::Everyone),
         };
         let has_hints = reports.iter().any(|report| report.has_requested_spares);
@@ -130,14 +132,9 @@ impl<'a> Meeting<'a> {
         self.verdict = make_plan(self.reports, redundancy, workers, &self.hints);
         match &self.verdict {
             Err(lost) if has_disk_level && lost.is_loss_of_replicas() => {
-                let lost = lost.clone();
-                MeetingAction::ChooseCheckpoint(make_plan_from_disk(
-                    self.reports,
-                    redundancy,
-                    workers,
-                    &self.hints,
-                    lost,
-                ))
+                let (reports, hints, lost) = (self.reports, &self.hints, lost.clone());
+                let plan = make_plan_from_disk(reports, redundancy, workers, hints, lost);
+                MeetingAction::ChooseCheckpoint(self.from_disk.insert(plan).clone())
             }
             _ => self.exchange_deaths(),
         }
@@ -145,17 +142,9 @@ impl<'a> Meeting<'a> {
 
     /// Replaces the loss of replicas by a return to a checkpoint on disk.
     fn take_checkpoint(&mut self, chosen: Option<Epoch>) {
-        let (Some(epoch), Err(lost)) = (chosen, &self.verdict) else {
-            return;
-        };
-        let MeetingContext {
-            redundancy,
-            workers,
-            ..
-        } = self.context;
-        let plan =
-            make_plan_from_disk(self.reports, redundancy, workers, &self.hints, lost.clone());
-        self.verdict = Ok(Plan { epoch, ..plan });
+        if let (Some(epoch), Some(plan)) = (chosen, self.from_disk.take()) {
+            self.verdict = Ok(Plan { epoch, ..plan });
+        }
     }
 
     fn exchange_deaths(&self) -> MeetingAction {

@@ -59,10 +59,12 @@ impl MemoryClaim {
         redundancy: &Redundancy,
         workers: impl Iterator<Item = Worker>,
     ) -> u64 {
-        let images: u64 = workers.map(|worker| images(redundancy, worker)).sum();
         match self.free {
             u64::MAX => u64::MAX,
-            free => free / images.max(1),
+            free => {
+                let images: u64 = workers.map(|worker| images(redundancy, worker)).sum();
+                free / images.max(1)
+            }
         }
     }
 }

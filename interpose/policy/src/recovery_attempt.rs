@@ -108,21 +108,6 @@ impl Attempt {
     }
 }
 
-impl AttemptStage {
-    /// True if the process waits for all others in this stage.
-    pub fn is_wait(self) -> bool {
-        matches!(
-            self,
-            AttemptStage::Enter
-                | AttemptStage::Meet
-                | AttemptStage::AwaitAgreement
-                | AttemptStage::AwaitFiles
-                | AttemptStage::AwaitLoads
-                | AttemptStage::AwaitSuccess
-        )
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,9 +7,7 @@
 
 mod bookmarks;
 mod in_flight;
-mod shared_mappings;
 mod synchronous_queries;
 
 pub use bookmarks::exchange;
 pub use in_flight::drain;
-pub use shared_mappings::first_sharer;

@@ -6,27 +6,17 @@ use crate::{copies, events, process_info, recovery, system_calls};
 use understudy_catalogue::exit_status;
 use understudy_formats::events::Kind;
 use understudy_numbers::ProcessNumber;
+use understudy_policy::cut_agreement::ProtectionLoss;
 use understudy_settings::Require;
 
-/// Reason for which a running job loses protection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ProtectionLoss {
-    /// The program has state that cannot be saved.
-    Unsaved,
-    /// Memory is not sufficient for the program and replicas.
-    Memory,
-}
-
-impl ProtectionLoss {
-    /// Returns the setting that requires the job to stop, if it does.
-    fn stopping_setting(self) -> Option<&'static str> {
-        let is_required = match process_info::config().require {
-            Require::Never => false,
-            Require::Start => self == ProtectionLoss::Unsaved,
-            Require::Always => true,
-        };
-        is_required.then_some("UNDERSTUDY_REQUIRE=1")
-    }
+/// Returns the setting that requires the job to stop after a loss, if one does.
+fn stopping_setting(loss: ProtectionLoss) -> Option<&'static str> {
+    let is_required = match process_info::config().require {
+        Require::Never => false,
+        Require::Start => loss == ProtectionLoss::Unsaved,
+        Require::Always => true,
+    };
+    is_required.then_some("UNDERSTUDY_REQUIRE=1")
 }
 
 /// Reports why the job is not protected; stops it if protection is required.
@@ -45,7 +35,7 @@ pub fn refuse(rt: &Runtime, why: &str) {
 
 /// Reports to the user why the job is not protected, and the consequence.
 pub fn report_loss(why: &str, loss: ProtectionLoss) {
-    report(why, loss.stopping_setting());
+    report(why, stopping_setting(loss));
 }
 
 fn report(why: &str, strict: Option<&str>) {
@@ -61,14 +51,14 @@ fn report(why: &str, strict: Option<&str>) {
 
 /// True if the job stops when memory gets short.
 pub fn stops_for_memory() -> bool {
-    ProtectionLoss::Memory.stopping_setting().is_some()
+    stopping_setting(ProtectionLoss::Memory).is_some()
 }
 
 /// Ends protection: from now on there are no checkpoints and recoveries.
 ///
 /// All workers call this at one cut, after one worker has reported the reason.
 pub fn give_up_protection(rt: &Runtime, loss: ProtectionLoss) {
-    if loss.stopping_setting().is_some() {
+    if stopping_setting(loss).is_some() {
         recovery::end_together(rt, world::is_first_worker(rt), exit_status::REFUSED);
     }
     world::update(rt, |world| world.protected = false);

@@ -327,14 +327,29 @@ impl PendingCheckpoint {
         self.commit.insert(vote).start()
     }
 
+    /// Reports the bytes that were sent and received, by layer.
     fn report_shipped(&mut self, rt: &Runtime) {
         self.shipped = Some(self.began.elapsed());
-        let sent: Vec<u64> = self.transfers.iter().map(Transfer::bytes).collect();
-        let equal: Vec<u64> = (0..sent.len())
-            .map(|layer| self.queries.equal_pages(layer))
-            .collect();
-        let received = self.received.as_ref().map_or(&[][..], |(_, bytes)| bytes);
-        report_shipped(rt, self.epoch, self.began, (&sent, &equal), received);
+        let process = |worker: Worker| world::get(rt).process_of[worker.index()];
+        let (epoch, ns) = (self.epoch, events::nanoseconds(self.began));
+        let received = self.received.iter().flat_map(|(_, bytes)| bytes);
+        let transfers = self.transfers.iter().zip(received).enumerate();
+        for ((to, from), (layer, (transfer, &received))) in buddies_by_layer(rt).zip(transfers) {
+            events::emit(Kind::Ship {
+                epoch,
+                to: process(to),
+                bytes: transfer.bytes(),
+                alike: self.queries.equal_pages(layer),
+                ns,
+            });
+            events::emit(Kind::Received {
+                epoch,
+                from: process(from),
+                bytes: received,
+                ns,
+            });
+        }
+        fault::point("ship.end", epoch);
     }
 
     /// True if this worker has voted for the commit.
@@ -381,33 +396,4 @@ fn checksums(helper: &Helper, task: HelperTask) -> Vec<u64> {
         sums.iter_mut().for_each(|sum| *sum = !*sum);
     }
     sums
-}
-
-fn report_shipped(
-    rt: &Runtime,
-    epoch: Epoch,
-    began: Instant,
-    (sent, alike): (&[u64], &[u64]),
-    received: &[u64],
-) {
-    let process = |worker: Worker| world::get(rt).process_of[worker.index()];
-    let (of, ns) = (epoch, events::nanoseconds(began));
-    for ((((to, from), &sent), &alike), &received) in
-        buddies_by_layer(rt).zip(sent).zip(alike).zip(received)
-    {
-        events::emit(Kind::Ship {
-            epoch: of,
-            to: process(to),
-            bytes: sent,
-            alike,
-            ns,
-        });
-        events::emit(Kind::Received {
-            epoch: of,
-            from: process(from),
-            bytes: received,
-            ns,
-        });
-    }
-    fault::point("ship.end", epoch);
 }

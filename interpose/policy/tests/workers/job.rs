@@ -220,7 +220,7 @@ impl Job {
                     .map(|rebuild| rebuild.worker)
                     .all(|it| has_reached(&it))
             }
-            _ if stage.is_wait() => {
+            _ if is_wait(stage) => {
                 (0..self.processes.len()).all(|other| self.stage(other) >= stage)
             }
             _ => true,
@@ -237,7 +237,7 @@ impl Job {
             if stage == AttemptStage::Fetch && plan.source(me).is_some() {
                 self.processes[index].begin_fetch(me, plan.epoch);
             }
-            if stage.is_wait() || has_effect(stage) || stage == AttemptStage::Resume {
+            if is_wait(stage) || has_effect(stage) || stage == AttemptStage::Resume {
                 return;
             }
         }
@@ -392,6 +392,19 @@ impl Job {
         self.processes.sort_by_key(|process| process.number);
         self.plan = None;
     }
+}
+
+/// True if a process waits for all others in this stage.
+fn is_wait(stage: AttemptStage) -> bool {
+    matches!(
+        stage,
+        AttemptStage::Enter
+            | AttemptStage::Meet
+            | AttemptStage::AwaitAgreement
+            | AttemptStage::AwaitFiles
+            | AttemptStage::AwaitLoads
+            | AttemptStage::AwaitSuccess
+    )
 }
 
 /// True if the end of this stage changes what a process has.

@@ -11,6 +11,8 @@
 
 mod checkpoint;
 mod cost;
+#[path = "../../src/dice.rs"]
+mod dice;
 mod exhaustive;
 mod job;
 mod process;

@@ -1,6 +1,7 @@
 //! Random jobs: more workers, several checkpoints, and any number of failures.
 
 use crate::checkpoint::Checkpoint;
+use crate::dice::Dice;
 use crate::job::{Failure, Job};
 use std::sync::Arc;
 use understudy_numbers::{Epoch, Worker};
@@ -10,19 +11,7 @@ use understudy_settings::Scheme;
 const JOBS: u64 = 3_000;
 const EPOCHS: u64 = 6;
 
-/// Linear congruential generator (Knuth, MMIX).
-struct Dice(u64);
-
 impl Dice {
-    /// Returns a number below the limit.
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % limit
-    }
-
     fn failure(&mut self, workers: usize) -> Failure {
         let first = self.below(workers);
         let count = 1 + self.below(2);

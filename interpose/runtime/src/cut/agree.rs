@@ -1,8 +1,8 @@
 //! Agreement of all workers at a cut, as in [`understudy_policy::cut_agreement`].
 
+use super::shared_mappings::first_sharer;
 use crate::arch::Rewound;
 use crate::disk;
-use crate::drain::first_sharer;
 use crate::gather::gather_from_all;
 use crate::headroom;
 use crate::objects::comm::freed;

@@ -1,11 +1,12 @@
 //! Memory that workers share by other means than MPI.
 
-use crate::protection::{self, ProtectionLoss};
+use crate::protection;
 use crate::user::{self, SharedMapping};
 use crate::world;
 use understudy_job::Runtime;
 use understudy_mpi as mpi;
 use understudy_numbers::Worker;
+use understudy_policy::cut_agreement::ProtectionLoss;
 
 /// Compares the mappings of all workers, none of which has more than `most`; collective.
 ///

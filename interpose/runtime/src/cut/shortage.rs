@@ -2,13 +2,14 @@
 
 use crate::Runtime;
 use crate::headroom;
-use crate::protection::{self, ProtectionLoss};
+use crate::protection;
 use crate::{checkpoint_watchdog, copies, schedule, system_calls, world};
 use std::sync::Once;
 use std::time::Instant;
 use understudy_catalogue::message;
 use understudy_image::PAGE_SIZE;
 use understudy_numbers::Epoch;
+use understudy_policy::cut_agreement::ProtectionLoss;
 use understudy_policy::memory_demand::MemoryShortage;
 
 /// Remedies for the user.

@@ -6,7 +6,6 @@ use crate::arch::{self, Rewound, mpi_lock};
 use crate::drain;
 use crate::objects::tool::written;
 use crate::objects::{comm, file, window};
-use crate::protection::ProtectionLoss;
 use crate::requests::{self, RequestKind};
 use crate::{Runtime, recovery};
 use crate::{
@@ -15,7 +14,7 @@ use crate::{
 };
 use std::time::Instant;
 use understudy_catalogue::message;
-use understudy_policy::cut_agreement::{CutAbility, CutDecision, EndCause};
+use understudy_policy::cut_agreement::{CutAbility, CutDecision};
 use understudy_settings::Interval;
 
 /// Consequence of windows that cannot be quiesced, for the user.
@@ -94,11 +93,7 @@ pub(super) fn take_at(rt: &Runtime, candidate: bool) -> Result<(), Rewound> {
             drop(state);
             checkpoint_watchdog::restart_after_refusal(candidate);
         }
-        CutDecision::EndProtection { reporter, cause } => {
-            let loss = match cause {
-                EndCause::Unsaved => ProtectionLoss::Unsaved,
-                EndCause::Memory => ProtectionLoss::Memory,
-            };
+        CutDecision::EndProtection { reporter, loss } => {
             if reporter == world::worker(rt)
                 && let Some(why) = objection
             {
