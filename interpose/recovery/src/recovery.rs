@@ -31,6 +31,7 @@ mod parity_reconstruction;
 mod partitioned;
 mod placement;
 mod placement_hint;
+mod rebuild_objects;
 mod recovery_state;
 mod replenish;
 mod report;

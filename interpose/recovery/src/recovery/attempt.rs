@@ -2,15 +2,16 @@
 
 use super::load::{self, LoadOrigin, LoadedEpoch};
 use super::meeting::{MeetingResult, end_lost_job, meet};
+use super::rebuild_objects::rebuild_objects;
 use super::report::RecoveryReport;
 use super::repost::{recreate_recorded, repost};
 use super::{fetch, joining, reported_replicas};
 use crate::Runtime;
 use crate::abort::abort_unless;
 use crate::arch::Frame;
-use crate::objects::{comm, tool, window};
+use crate::objects::{comm, window};
 use crate::world::{self, Role};
-use crate::{copies, daemon, disk, events, objects, reinit, rendezvous, static_data, user};
+use crate::{copies, daemon, disk, events, objects, reinit, static_data, user};
 use understudy_formats::events::RecoveryStage;
 use understudy_image::prefault::Prefault;
 use understudy_mpi::real_types::RealComm;
@@ -126,7 +127,8 @@ impl AttemptWork {
             // Most workers load little; sleeping leaves the processors to those that load much.
             AttemptStage::AwaitLoads => world::get(rt).workers.sleeping_barrier()?,
             AttemptStage::RebuildObjects => {
-                rebuild_objects(rt, self.plan()?)?;
+                let plan = self.plan()?;
+                rebuild_objects(rt, worker_in(rt, plan)?, &plan.process_of)?;
                 report.stage(rt, RecoveryStage::Rebuild);
             }
             AttemptStage::Reprotect => {
@@ -308,17 +310,6 @@ fn select_epoch(rt: &Runtime, plan: &Plan) -> mpi::Result<()> {
     reported_replicas::refuse_stored(rt, me);
     fetch::fetch_from_disk(rt, me);
     Ok(())
-}
-
-/// Creates MPI objects again, after the program's memory has been restored.
-fn rebuild_objects(rt: &Runtime, plan: &Plan) -> mpi::Result<()> {
-    load::lock_files(rt);
-    load::check_nodes(rt, &plan.process_of);
-    comm::discard_reals(rt);
-    comm::rebuild(rt, world::get(rt).workers, copies::committed_epoch(rt))?;
-    tool::rebuild(rt);
-    window::rebuild(rt, &plan.process_of)?;
-    rendezvous::republish_board(rt, worker_in(rt, plan)?)
 }
 
 /// Applies the plan to the world, as all processes have succeeded.

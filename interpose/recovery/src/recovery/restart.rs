@@ -3,13 +3,14 @@
 use super::check::check_own;
 use super::devices::{fail_for_lost_device, release_devices, resume_devices};
 use super::load::{self, LoadOrigin};
+use super::rebuild_objects::rebuild_objects;
 use super::repost::{recreate_recorded, repost};
 use super::{fetch, reported_replicas};
 use crate::Runtime;
 use crate::abort::{abort_unless, abort_with_error, await_restart_after_init};
 use crate::arch::Rewound;
-use crate::objects::{comm, tool, window};
-use crate::{arch, copies, disk, events, fault, reinit, rendezvous, system_calls, user, world};
+use crate::objects::window;
+use crate::{arch, copies, disk, events, fault, reinit, system_calls, user, world};
 use std::time::Instant;
 use understudy_catalogue::message;
 use understudy_formats::events::Kind;
@@ -42,7 +43,6 @@ pub fn from_disk(rt: &Runtime) -> Rewound {
                 &std::io::Error::other(what),
             )
         });
-    load::lock_files(rt);
     rebuild_replicas(rt).unwrap_or_else(|error| await_restart_after_init(rt, error));
     disk::resume_from(rt, world::worker(rt), epoch);
     events::set_epoch(epoch);
@@ -81,12 +81,8 @@ pub fn from_disk(rt: &Runtime) -> Rewound {
 /// Rebuilds communicators and replicas; returns when all workers have done so.
 fn rebuild_replicas(rt: &Runtime) -> mpi::Result<()> {
     // The program has made no objects since it entered MPI_Init.
-    load::check_nodes(rt, &world::get(rt).process_of);
-    comm::discard_reals(rt);
-    comm::rebuild(rt, world::get(rt).workers, copies::committed_epoch(rt))?;
-    tool::rebuild(rt);
-    window::rebuild(rt, &world::get(rt).process_of)?;
-    rendezvous::republish_board(rt, world::worker(rt))?;
-    fetch::rebuild_all(rt, world::worker(rt))?;
+    let me = world::worker(rt);
+    rebuild_objects(rt, me, &world::get(rt).process_of)?;
+    fetch::rebuild_all(rt, me)?;
     world::private(rt).barrier()
 }
