@@ -75,12 +75,16 @@ uninstall: ## remove what `make install` has installed: PREFIX=/usr/local DESTDI
 	    share/fish/vendor_completions.d/understudy.fish
 	cd '$(DESTDIR)$(PREFIX)' && rm -rf lib/understudy share/modulefiles/understudy share/doc/understudy
 
-# Installed here only; takes a few minutes, once.
-CARGO_DEB := $(CURDIR)/build/tools/bin/cargo-deb
+# Installed here only; takes a few minutes each, once.
+TOOLS := $(CURDIR)/build/tools
+CARGO_DEB := $(TOOLS)/bin/cargo-deb
+CARGO_DENY := $(TOOLS)/bin/cargo-deny
 
-$(CARGO_DEB):
-	$(CARGO) install --quiet --locked --root '$(CURDIR)/build/tools' --target-dir '$(CURDIR)/build/tools/target' cargo-deb@3.8.0
-	rm -rf '$(CURDIR)/build/tools/target'
+$(CARGO_DEB): TOOL := cargo-deb@3.8.0
+$(CARGO_DENY): TOOL := cargo-deny@0.20.2
+$(CARGO_DEB) $(CARGO_DENY):
+	$(CARGO) install --quiet --locked --root '$(TOOLS)' --target-dir '$(TOOLS)/target' $(TOOL)
+	rm -rf '$(TOOLS)/target'
 
 # Content of the package, from the build.
 deb-tree:
@@ -186,25 +190,20 @@ lint: setup ## check formatting, warnings and shell scripts
 	@$(IN_ENV) $(MAKE) -C ffi-tests/programs check
 	@packaging/shellcheck.sh
 
-# Installed here only; takes five minutes, once.
-CARGO_DENY := $(CURDIR)/build/tools/bin/cargo-deny
-
-$(CARGO_DENY):
-	$(CARGO) install --quiet --locked --root '$(CURDIR)/build/tools' --target-dir '$(CURDIR)/build/tools/target' cargo-deny@0.20.2
-	rm -rf '$(CURDIR)/build/tools/target'
-
 OLDEST_RUST := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 
 # What takes too long for every change.
-audit: setup $(CARGO_DENY) ## check licences and sources of crates, documentation of private items, and the oldest Rust
+audit: setup $(CARGO_DENY) ## check licences, documentation of private items, and the oldest Rust
 	'$(CARGO_DENY)' check licenses bans sources
 	packaging/notices.py --check
-	$(IN_ENV) RUSTDOCFLAGS='-D warnings' $(CARGO) doc --quiet --no-deps --workspace --lib --document-private-items
+	$(IN_ENV) RUSTDOCFLAGS='-D warnings' \
+	    $(CARGO) doc --quiet --no-deps --workspace --lib --document-private-items
 	@if ! command -v rustup >/dev/null; then \
 	    printf 'SKIPPED: without rustup, Rust %s cannot be had\n' '$(OLDEST_RUST)'; \
 	else \
 	    $(IN_ENV) rustup toolchain install --profile minimal '$(OLDEST_RUST)' && \
-	        rustup run '$(OLDEST_RUST)' cargo check --quiet --locked --workspace --all-targets --target-dir build/oldest-rust; \
+	        rustup run '$(OLDEST_RUST)' cargo check --quiet --locked --workspace --all-targets \
+	            --target-dir build/oldest-rust; \
 	fi
 
 nightly: ## run all long checks one after the other (hours)

