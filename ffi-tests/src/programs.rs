@@ -27,6 +27,14 @@ impl TestProgram {
         (self.make)()
     }
 
+    /// Returns the number of lines that the program prints before those at the end.
+    ///
+    /// `undisturbed` is a run of the program.
+    pub fn lines_before_end(&self, undisturbed: &Outcome) -> usize {
+        let ends = undisturbed.stdout.iter().filter(|&&byte| byte == b'\n');
+        ends.count() - self.tail
+    }
+
     /// Runs a job; fails unless its output equals that of an undisturbed run.
     ///
     /// Processes or files that the job leaves behind are failures as well.

@@ -69,12 +69,7 @@ fn every_worker_may_be_killed() {
     let mut verdicts = Verdicts::default();
     for case in cases() {
         let undisturbed = native(spread(case.job()));
-        let lines = undisturbed
-            .stdout
-            .iter()
-            .filter(|&&byte| byte == b'\n')
-            .count()
-            - case.tail;
+        let lines = case.lines_before_end(&undisturbed);
         let mut random = Random::announced(case.name);
         for worker in
             (0..WORKERS).filter(|worker| case.name.starts_with("heat2d") || worker % 2 == 1)

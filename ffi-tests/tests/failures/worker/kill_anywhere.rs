@@ -11,12 +11,7 @@ const WORKERS: u32 = 4;
 fn kill_everyone(case: &TestProgram, times: usize) {
     let mut random = Random::announced(case.name);
     let undisturbed = native(case.job());
-    let lines = undisturbed
-        .stdout
-        .iter()
-        .filter(|&&byte| byte == b'\n')
-        .count()
-        - case.tail;
+    let lines = case.lines_before_end(&undisturbed);
     let (mut verdicts, mut left_behind, mut late) = (Verdicts::default(), Vec::new(), 0);
     let workers: Vec<u32> = variants([0, 2, 1, 3], 2).collect();
     for &worker in &workers {

@@ -122,7 +122,8 @@ fn codes(comment: &str) -> impl Iterator<Item = &str> {
     pieces.filter(move |piece| is_complete && !piece.starts_with("struct "))
 }
 
-fn identifiers(text: &str) -> impl Iterator<Item = &str> {
+/// Returns the words of a text.
+pub fn identifiers(text: &str) -> impl Iterator<Item = &str> {
     let words =
         text.split(|character: char| !character.is_ascii_alphanumeric() && character != '_');
     words.filter(|word| !word.is_empty())

@@ -1,5 +1,6 @@
 //! Rule for parameters and fields that comments explain.
 
+use crate::unknown_names::identifiers;
 use crate::workspace::Source;
 use std::collections::BTreeSet;
 
@@ -52,10 +53,7 @@ fn names(source: &Source) -> BTreeSet<&str> {
     let literals = source.parts.literals.iter().map(|literal| &literal.range);
     let ranges = source.parts.names.iter().chain(literals);
     ranges
-        .flat_map(|range| {
-            source.text[range.clone()]
-                .split(|character: char| !character.is_ascii_alphanumeric() && character != '_')
-        })
+        .flat_map(|range| identifiers(&source.text[range.clone()]))
         .collect()
 }
 
