@@ -1,6 +1,6 @@
 //! Removal of killed jobs' leftovers on this node.
 //!
-//! A thread removes the leftovers, because many files are examined.
+//! A search examines many files, so a separate thread makes it and the event loop never waits.
 
 use crossbeam_channel::{Sender, bounded, select, tick};
 use std::sync::Arc;
@@ -23,8 +23,8 @@ pub(super) struct Sweeper {
 impl Sweeper {
     /// Starts the thread, which searches for leftovers at once.
     pub(super) fn start() -> Self {
-        // A capacity of one request suffices: jobs that end during a search need one more search
-        // in all.
+        // A capacity of one request suffices: one further search covers all jobs that end during
+        // the current search.
         let (wake, woken) = bounded(1);
         let removed = Arc::new(AtomicU64::new(0));
         let count = Arc::clone(&removed);
@@ -67,7 +67,7 @@ fn sweep(removed: &AtomicU64) {
                 );
                 removed.fetch_add(1, Ordering::Relaxed);
             }
-            Err(error) => log::warn!("{}: {error}", leftover.path().display()),
+            Err(error) => log::warn!("{} cannot be removed: {error}", leftover.path().display()),
         }
     }
 }
