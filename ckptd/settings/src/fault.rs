@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! fault   = action who "at=" where ["epoch=" E] ["delay=" time] ["copy=" copy]
-//!         | "pretend" what | "count"
+//!         | "hold-end until=" FILE | "pretend" what | "count"
 //! action  = "kill" | "kill-manager" | "wait" | "renew" | "corrupt"
 //! copy    = "held" | "own" | "state" | "journal" | "half-journal"  (with "corrupt" only)
 //! what    = "no-pagemap-scan" | "no-userfaultfd" | "no-personality" | "no-memfd"
@@ -11,6 +11,7 @@
 //! ```
 
 use super::points;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Target of the fault.
@@ -24,7 +25,7 @@ pub enum FaultTarget {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultPosition {
-    /// At a fault point (its index in the table), in this epoch only.
+    /// At a fault point (index into [`points::POINTS`]): at each passage, or at those of one epoch.
     Point { point: usize, epoch: Option<u64> },
     /// At the entry of the rank's N-th MPI call, from 1.
     Call(u64),
@@ -45,15 +46,16 @@ pub enum MissingFeature {
     Memfd,
 }
 
-/// A replica in which a bit is changed.
+/// Stored data that the fault damages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Victim {
-    /// A page in the middle of each replica that the rank stores for other workers.
+    /// A page in the middle of each replica that the rank stores for other workers, or every page
+    /// of its parity.
     Stored,
     /// Every page of the rank's own replica.
     ///
-    /// All pages are damaged, because only pages modified since the checkpoint are restored from
-    /// the replica.
+    /// A survivor restores only the pages that it has modified since the checkpoint. A single
+    /// damaged page might not be among them.
     Own,
     /// Data other than pages, in each replica that the rank stores for other workers.
     State,
@@ -73,17 +75,17 @@ pub enum Damage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     Kill,
-    /// Kills the process manager of the rank's node; once for each rank.
+    /// Kills the node manager of the rank's node. A process does so at most once.
     KillManager,
     /// Only delays the rank.
     Wait,
     /// Makes all processes initialise MPI again, although no process has died.
     Reinit,
-    /// Damages replicas or journals of the rank.
+    /// Damages replicas or journals that the rank stores.
     Corrupt(Victim),
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// A rank waits, and then the action is performed.
     Strike {
@@ -92,9 +94,11 @@ pub enum Fault {
         delay: Duration,
         action: Action,
     },
+    /// The workers wait in MPI_Finalize, and recover from failures there, until the file exists.
+    HoldEnd { until: PathBuf },
     /// A kernel feature is treated as missing.
     Pretend(MissingFeature),
-    /// Writes counts of fault points and MPI calls to the event file at the end.
+    /// Writes counts of fault points and MPI calls to the event file at the end of the process.
     Count,
 }
 
@@ -123,26 +127,33 @@ fn parse_fault(text: &str) -> Result<Fault, String> {
         Some("wait") => strike(text, words, Action::Wait),
         Some("renew") => strike(text, words, Action::Reinit),
         Some("corrupt") => strike(text, words, Action::Corrupt(Victim::Stored)),
-        Some("pretend") => {
-            let name_of_feature = words.next().unwrap_or_default();
-            let known = MISSING_FEATURES
-                .iter()
-                .find(|(name, _)| *name == name_of_feature && words.next().is_none());
-            known
-                .map(|(_, feature)| Fault::Pretend(*feature))
-                .ok_or_else(|| {
-                    let all = MISSING_FEATURES
-                        .map(|(name, _)| format!("`pretend {name}`"))
-                        .join(", ");
-                    format!("`{text}` is none of {all}")
-                })
+        Some("hold-end") => {
+            let file = words.next().and_then(|word| word.strip_prefix("until="));
+            match file.filter(|file| !file.is_empty() && words.next().is_none()) {
+                Some(file) => Ok(Fault::HoldEnd { until: file.into() }),
+                None => Err(format!("`{text}` is not `hold-end until=FILE`")),
+            }
         }
+        Some("pretend") => pretend(text, words),
         Some("count") if words.next().is_none() => Ok(Fault::Count),
         _ => Err(format!(
             "`{text}` starts with none of `kill`, `kill-manager`, `wait`, `renew`, `corrupt`, \
-             `pretend`, `count`"
+             `hold-end`, `pretend`, `count`"
         )),
     }
+}
+
+fn pretend<'a>(text: &str, mut words: impl Iterator<Item = &'a str>) -> Result<Fault, String> {
+    let feature = words.next().filter(|_| words.next().is_none());
+    let known = MISSING_FEATURES
+        .iter()
+        .find(|(name, _)| Some(*name) == feature);
+    known
+        .map(|(_, feature)| Fault::Pretend(*feature))
+        .ok_or_else(|| {
+            let all = MISSING_FEATURES.map(|(name, _)| format!("`pretend {name}`"));
+            format!("`{text}` is none of {}", all.join(", "))
+        })
 }
 
 fn strike<'a>(
@@ -152,7 +163,7 @@ fn strike<'a>(
 ) -> Result<Fault, String> {
     let (mut target, mut at, mut epoch, mut delay) = (None, None, None, Duration::ZERO);
     for word in words {
-        let wrong = || format!("`{word}` has no number");
+        let wrong = || format!("`{word}`: the value must be an integer that is not negative");
         let rank = |value: &str| value.parse::<u32>().map_err(|_| wrong());
         match word.split_once('=') {
             Some(("rank", value)) => target = Some(FaultTarget::Rank(rank(value)?)),
@@ -165,7 +176,8 @@ fn strike<'a>(
             }
             _ => {
                 return Err(format!(
-                    "`{word}` is none of `rank=`, `spare=`, `at=`, `epoch=`, `delay=`"
+                    "`{word}` is none of `rank=`, `spare=`, `at=`, `epoch=`, `delay=`, and \
+                     `copy=` of `corrupt`"
                 ));
             }
         }
@@ -184,7 +196,7 @@ fn strike<'a>(
     }
     if matches!(at, FaultPosition::Time(_)) && !(action == Action::Kill && delay.is_zero()) {
         return Err(format!(
-            "`{text}`: at a time a rank can only be killed, without a delay"
+            "`{text}`: `at=time:` can be combined only with `kill`, and not with `delay=`"
         ));
     }
     Ok(Fault::Strike {
@@ -274,7 +286,8 @@ mod tests {
             Ok(vec![kill(FaultTarget::Rank(2), third)])
         );
         let several = parse(
-            "kill rank=0 at=call:1234; kill spare=1 at=time:2.5s;count; pretend no-userfaultfd",
+            "kill rank=0 at=call:1234; kill spare=1 at=time:2.5s;count; pretend no-userfaultfd; \
+             hold-end until=/tmp/done",
         )
         .unwrap();
         assert_eq!(
@@ -287,6 +300,9 @@ mod tests {
                 ),
                 Fault::Count,
                 Fault::Pretend(MissingFeature::Userfaultfd),
+                Fault::HoldEnd {
+                    until: "/tmp/done".into()
+                },
             ]
         );
         let waits = parse("wait rank=1 at=initialise.begin delay=200ms").unwrap();
@@ -328,6 +344,9 @@ mod tests {
             "kill rank=1 at=time:soon",
             "wait rank=1 at=cut.begin",
             "wait rank=1 at=time:1s delay=1s",
+            "hold-end",
+            "hold-end until=",
+            "hold-end until=/tmp/done now",
             "pretend",
             "pretend no-memory",
             "count twice",

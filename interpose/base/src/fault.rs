@@ -109,6 +109,16 @@ pub fn is_missing(feature: MissingFeature) -> bool {
     faults().contains(&Fault::Pretend(feature))
 }
 
+/// Returns whether the workers may leave MPI_Finalize, if a fault decides on it.
+///
+/// Either all workers or none receive `None`, since the fault concerns all.
+pub fn may_end() -> Option<bool> {
+    faults().iter().find_map(|fault| match fault {
+        Fault::HoldEnd { until } => Some(until.exists()),
+        _ => None,
+    })
+}
+
 /// True if any fault is set in this process.
 #[inline]
 pub fn is_any() -> bool {

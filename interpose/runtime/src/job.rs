@@ -14,6 +14,7 @@ use crate::{
     recovery, reinit, rendezvous, requests, spare, static_data, system_calls, user,
 };
 use std::ffi::c_int;
+use std::time::Duration;
 use understudy_catalogue::exit_status;
 use understudy_catalogue::message;
 use understudy_formats::events::{EndReason, Kind};
@@ -22,6 +23,11 @@ use understudy_mpi::real_types::RealComm;
 use understudy_numbers::{ProcessNumber, Rank, Worker};
 use understudy_policy::redundancy::Redundancy;
 use understudy_settings::{Config, Scheme};
+
+/// Consequence of a failed collective of the end, for the user.
+const NO_END: &str = "the workers do not reach their end";
+/// Time between two votes on an end that a fault holds.
+const HOLD_POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Sets up the state of the job after the real MPI_Init.
 ///
@@ -281,6 +287,18 @@ pub fn end_of_sessions(rt: &Runtime) -> Result<(), Rewound> {
     Ok(())
 }
 
+/// Waits until no worker's end is held by a fault.
+fn await_permission_to_end(rt: &Runtime) -> Result<(), Rewound> {
+    while let Some(may_end) = fault::may_end() {
+        let votes = world::private(rt).gather(&[u8::from(may_end)]);
+        if !recovery::check_own(rt, votes, NO_END)?.contains(&0) {
+            break;
+        }
+        std::thread::sleep(HOLD_POLL_INTERVAL);
+    }
+    Ok(())
+}
+
 /// Implements MPI_Finalize, in which all workers wait for each other.
 ///
 /// The delete functions of MPI_COMM_SELF's attributes run first, and may still use MPI (MPI 4.1,
@@ -294,9 +312,10 @@ pub fn finalize(rt: &Runtime) -> Result<c_int, Rewound> {
     if is_protected() {
         checkpoint::finish(rt)?;
         cut::finish(rt)?;
+        await_permission_to_end(rt)?;
         disk::stop_writing(rt, &mut copies::replicas(rt).store);
         // After a further failure, either all workers complete the end or all recover.
-        recovery::check_own(rt, barrier(), "the workers do not reach their end")?;
+        recovery::check_own(rt, barrier(), NO_END)?;
         recovery::check(rt, reinit::await_end_of_all(rt))?;
     } else if barrier().is_err() || reinit::await_end_of_all(rt) != SUCCESS {
         abort::abort_unprotected(rt);
