@@ -21,6 +21,11 @@ const LIMIT: Duration = Duration::from_secs(150);
 /// Name of a file in the working directory that becomes the launcher's standard input.
 pub const STANDARD_INPUT: &str = "standard-input";
 
+/// Name of the file, beside the working directory, without which workers wait in MPI_Finalize.
+///
+/// It is created after all failures, so that no job ends before them, on a fast machine either.
+const MAY_END: &str = "may-end";
+
 /// Removes a host from a job; returns true if that was possible.
 type HostFailure = fn(&Hosts, usize) -> bool;
 
@@ -125,6 +130,22 @@ impl Job {
 
     pub fn fault(self, fault: &str) -> Job {
         self.env("UNDERSTUDY_FAULT", fault)
+    }
+
+    /// Adds a fault to those that were set.
+    fn add_fault(&mut self, fault: &str) {
+        let name = "UNDERSTUDY_FAULT";
+        let before = self.variables.iter().find(|(other, _)| other == name);
+        let all = match before {
+            Some((_, before)) => format!("{before}; {fault}"),
+            None => fault.to_owned(),
+        };
+        self.set_env(name, &all);
+    }
+
+    /// True if many processes of the job will be killed at once.
+    fn will_fail_as_a_whole(&self) -> bool {
+        self.end.is_some() || self.lost.is_some()
     }
 
     /// Sets an environment variable of the ranks.

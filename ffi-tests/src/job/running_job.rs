@@ -1,10 +1,11 @@
 //! A running job: kills, limits, and what the job leaves behind.
 
-use super::{Job, KillScope};
+use super::{Job, KillScope, MAY_END};
 use crate::namespace_hosts::Hosts;
 use crate::outcome::Killed;
 use crate::{hang, paths, processes};
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
 use std::path::Path;
 use std::process::Child;
 use std::time::{Duration, Instant, SystemTime};
@@ -60,6 +61,7 @@ impl RunningJob {
         let mut kills = job.kills.iter();
         let mut kill = kills.next();
         let mut due: Option<Instant> = None;
+        let mut may_end = false;
         let (mut attended, mut last) = (Duration::ZERO, Instant::now());
         loop {
             attended += last.elapsed().min(LONGEST_TICK);
@@ -105,6 +107,10 @@ impl RunningJob {
             }
             if self.is_complete() && job.watch.as_mut().is_some_and(|watch| watch(&self.ranks)) {
                 job.watch = None;
+            }
+            if !may_end && kill.is_none() && !job.will_fail_as_a_whole() {
+                may_end = true;
+                File::create(root.join(MAY_END)).expect("the directory is writable");
             }
             std::thread::sleep(TICK);
         }

@@ -1,7 +1,7 @@
 //! The start of a job, alone or beside other jobs.
 
 use super::running_job::RunningJob;
-use super::{Job, STANDARD_INPUT};
+use super::{Job, MAY_END, STANDARD_INPUT};
 use crate::job_directory::JobDirectory;
 use crate::namespace_hosts::Hosts;
 use crate::outcome::Outcome;
@@ -109,6 +109,11 @@ impl Job {
             .map(|(hosts, mpi)| (Slurm::on(hosts), mpi));
         if let Some((slurm, mpi)) = &slurm {
             self.srun = Some(slurm.srun(mpi));
+        }
+        if self.layer && (!self.kills.is_empty() || self.will_fail_as_a_whole()) {
+            let file = root.path().join(MAY_END);
+            let _ = std::fs::remove_file(&file);
+            self.add_fault(&format!("hold-end until={}", file.display()));
         }
         let mut command = self.command(root.path(), &mark, hosts.as_ref());
         let stream =

@@ -335,7 +335,7 @@ fn workers_die_on_several_hosts_under_mpichs_own_launcher() {
         job.ucx_by_tcp()
     };
     let fault = "kill rank=1 at=commit.end epoch=3; kill rank=0 at=commit.end epoch=5";
-    let outcome = spread().interval("50ms").fault(fault).run();
+    let outcome = spread().fault(fault).run();
     outcome.assert_recovered(&native(spread()), &["heat.field", "heat.log"], &[1, 0]);
 }
 
