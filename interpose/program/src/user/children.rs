@@ -45,7 +45,7 @@ impl Children {
         }
     }
 
-    /// Returns the children at a cut.
+    /// Records and returns the children at a cut; warns of the first of them.
     pub(super) fn capture(&self) -> ChildrenAtCut {
         let children = ChildrenAtCut(children().collect());
         if let Some(child) = children.0.first() {
