@@ -37,9 +37,11 @@ pub struct OpenFile {
 }
 
 impl OpenFile {
-    /// Returns the file of a descriptor; `None` if no name opens it.
+    /// Returns the file of a descriptor; `None` for pipes, sockets and similar objects.
     ///
-    /// `lower` lists lower descriptors, which may share the open file description.
+    /// Directories, devices and descriptors opened with O_PATH are returned if they are the
+    /// program's (`is_programs`). `lower` lists lower descriptors, which may share the open file
+    /// description.
     pub fn from_fd(
         fd: i32,
         stat: &libc::stat,
