@@ -37,7 +37,7 @@ pub fn fill(all: &BTreeMap<i32, &Socket>) -> io::Result<()> {
     Ok(())
 }
 
-/// Sends the content of the checkpoint to a socket from its other end.
+/// Replaces the content of a socket; the content is sent from its other end.
 fn refill(fd: i32, other: i32, socket: &Socket) -> io::Result<()> {
     let has_arrived = || !socket.has_address() || tcp::wait_for_arrival(other, fd);
     if has_arrived() && content(fd).is_ok_and(|now| now == socket.content) {
