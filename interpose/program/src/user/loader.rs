@@ -10,7 +10,7 @@
 //! ```
 //!
 //! The libraries' own mappings and pages are part of the image. If a library of the program could
-//! not be restored, the first cut after its opening is refused.
+//! not be restored, the cuts after its opening are refused.
 #![allow(unsafe_code)]
 
 mod dtv;
@@ -121,7 +121,7 @@ const MAX_SNAPSHOTS: usize = 16;
 /// Maximum number of operations; more would make every checkpoint large.
 const MAX_OPERATIONS: usize = 5000;
 
-/// State before the program opened any library.
+/// Counts at the start and in MPI_Init, with which later states are compared.
 #[derive(Clone, Copy)]
 struct LoaderStart {
     /// Number of libraries at the start.
@@ -273,7 +273,8 @@ pub fn check(loaded: &LoaderState) -> Result<(), UserError> {
 /// Only then can ld.so of a replacement place its own record at this address.
 fn is_record(handle: u64) -> bool {
     let heap = PROGRAM_LD_HEAP as u64..(PROGRAM_LD_HEAP + LD_HEAP_SIZE) as u64;
-    // SAFETY: the header of a block of the heap that contains the address.
+    // SAFETY: the handle is the address of a block of ld.so's heap, in which the preload library
+    // places a header before each block.
     heap.contains(&handle)
         && unsafe { ((handle as usize - LD_HEAP_HEADER) as *const [usize; 2]).read()[1] == 1 }
 }
@@ -369,7 +370,8 @@ pub fn restore(loaded: &LoaderState, saved: &LoaderAtCut) -> Result<(), UserErro
 /// can be taken in such a call, because a restored ld.so would not be in it.
 pub fn is_loading() -> bool {
     let mut found = false;
-    // SAFETY: the unwinder passes this argument to `find_loader_frame`, on this stack.
+    // SAFETY: the unwinder passes this argument to `find_loader_frame` only during this call, while
+    // `found` exists.
     unsafe { unwinder::_Unwind_Backtrace(find_loader_frame, (&raw mut found).cast()) };
     found
 }

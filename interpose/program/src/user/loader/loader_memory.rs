@@ -71,7 +71,7 @@ pub fn find(first_heap: &[AddrRange]) -> Vec<AddrRange> {
     ranges
 }
 
-/// Returns the ranges that must not be restored.
+/// Returns the ranges that must not be restored; `None` if their addresses are unknown.
 ///
 /// The ranges contain locks, the lists of threads' stacks, and the main thread's control block with
 /// its static thread-local storage.
@@ -183,7 +183,7 @@ fn write((at, bytes): &MemoryCopy) {
 
 /// Returns the used part of each region of a heap.
 ///
-/// Heap 0 is the program side's.
+/// Heap 0 is the program side's, heap 1 the runtime side's.
 fn in_use(heap: usize) -> impl Iterator<Item = AddrRange> {
     let start = [PROGRAM_LD_HEAP, RUNTIME_LD_HEAP][heap] as u64;
     // SAFETY: the preload library's bookkeeping, which lives as long as the process.
@@ -256,7 +256,9 @@ impl LoaderSnapshot {
         }
     }
 
-    /// Restores the state. Returns false and changes nothing if this is impossible.
+    /// Restores the state.
+    ///
+    /// Returns false and changes nothing if the libraries of the runtime side have changed.
     pub fn restore(&self) -> bool {
         if runtime_libraries() != self.runtime {
             return false;
