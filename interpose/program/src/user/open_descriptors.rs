@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use understudy_abi::RUNTIME_FD_BASE;
 
-/// Descriptors of both sides that were open at the last listing.
+/// Descriptors of all sides that were open at the last listing.
 static LISTED: Mutex<Vec<i32>> = Mutex::new(Vec::new());
 
 /// Returns the open descriptors of the program side, in order.
