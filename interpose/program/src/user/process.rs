@@ -26,7 +26,7 @@ pub struct ProcessSettings {
     limits: Vec<u64>,
     /// Address, flags and size of `stack_t`.
     signal_stack: [u64; 3],
-    /// Processor features of [`ON_REQUEST`] that the program may use.
+    /// Processor features of [`FEATURES_ON_REQUEST`] that the program may use.
     features: u64,
     /// Name of the thread that made the cut (prctl(2), PR_SET_NAME).
     name: [u8; 16],
@@ -38,10 +38,10 @@ pub struct ProcessSettings {
 /// Processor features that a process may use only after requesting permission.
 ///
 /// AMX's tile data is the only one so far (the kernel's Documentation/arch/x86/xstate.rst).
-const ON_REQUEST: u64 = 1 << TILE_DATA;
+const FEATURES_ON_REQUEST: u64 = 1 << TILE_DATA;
 const TILE_DATA: u32 = 18;
 
-/// Returns the features of [`ON_REQUEST`] that this process may use.
+/// Returns the features of [`FEATURES_ON_REQUEST`] that this process may use.
 fn features() -> u64 {
     const ARCH_GET_XCOMP_PERM: i32 = 0x1022;
     let mut permitted = 0u64;
@@ -54,7 +54,7 @@ fn features() -> u64 {
             &raw mut permitted,
         )
     };
-    permitted & ON_REQUEST
+    permitted & FEATURES_ON_REQUEST
 }
 
 /// Requests permission for features that the process may not use yet.
@@ -156,7 +156,7 @@ impl ProcessSettings {
 
     /// True if the program uses AMX's tile registers.
     pub fn uses_tiles(&self) -> bool {
-        self.features & ON_REQUEST != 0
+        self.features & FEATURES_ON_REQUEST != 0
     }
 }
 
@@ -273,10 +273,10 @@ mod tests {
         };
         assert!(request_features(0).is_ok());
         assert_eq!(features(), 0, "not requested yet");
-        let answer = request_features(ON_REQUEST);
-        if supported & ON_REQUEST != 0 {
+        let answer = request_features(FEATURES_ON_REQUEST);
+        if supported & FEATURES_ON_REQUEST != 0 {
             assert!(answer.is_ok(), "{answer:?}");
-            assert_eq!(features(), ON_REQUEST);
+            assert_eq!(features(), FEATURES_ON_REQUEST);
         } else {
             let text = answer.expect_err("this processor has none").to_string();
             assert!(
