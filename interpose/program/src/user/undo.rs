@@ -233,7 +233,8 @@ impl From<apply::UndoError> for UserError {
 
 fn undo_all(rt: &Runtime, logs: Vec<PathBuf>, epoch: Epoch) -> Result<(), apply::UndoError> {
     let location = location(rt);
-    // A log that could not be written to disk continues in memory, so each node has a separate log.
+    // The lock is beside the logs. If the disk cannot be used, the lock is in memory, where logs
+    // continue that could not be written to disk.
     let [lock, other] = [
         location.log_of(LOCK_OWNER),
         location.fallback_of(&LOCK_OWNER),
@@ -337,7 +338,7 @@ pub fn resume_children(rt: &Runtime) {
     on_children(rt, ChildEffects::resume);
 }
 
-/// Removes the log of a failed process, with its backups.
+/// Removes the logs of a failed process and its children, with their backups.
 pub fn discard(process: ProcessNumber) {
     let location = memory_location();
     for path in [location.log_of(process), location.log_of_children(process)] {

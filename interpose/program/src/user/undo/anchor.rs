@@ -24,8 +24,10 @@ pub struct Anchor {
 impl Anchor {
     /// Opens the directory of a path, which must be `expected` unless that is unknown.
     ///
+    /// [`Anchor::path`] leads to nothing if the directory does not exist.
+    ///
     /// # Errors
-    /// Fails with the errors of open(2), or if the name leads to another directory.
+    /// Fails with other errors of open(2), or if the name leads to another directory.
     pub fn new(path: &Path, expected: FileId) -> io::Result<Anchor> {
         let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
             return Err(ErrorKind::InvalidInput.into());

@@ -26,7 +26,7 @@ impl Recorder {
         self.awaited.retain(|(other, _)| *other != thread);
     }
 
-    /// True while a call of a thread creates a name.
+    /// True while a call of this thread that creates a name has not returned.
     pub(super) fn awaits_name_of(&self, thread: libc::pid_t) -> bool {
         self.awaited.iter().any(|(other, _)| *other == thread)
     }

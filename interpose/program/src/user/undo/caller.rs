@@ -101,7 +101,7 @@ impl Caller {
 
 /// Returns the absolute path of the file to which a name of the program leads.
 ///
-/// A name that leads to no file is returned unchanged.
+/// A name is returned unchanged if its directory does not exist, or its file cannot be restored.
 pub fn full_name(name: &CStr) -> PathBuf {
     let found = Caller::own().absolute((libc::AT_FDCWD, Some(name)));
     found.map_or_else(
