@@ -125,7 +125,7 @@ fn record_backtrace(note: &NoteCell, from: u64) {
 ///
 /// The kernel blocks them in a handler of faults.
 fn with_faults_allowed(walk: impl FnOnce()) {
-    // SAFETY: sigprocmask(2) with sets of this frame.
+    // SAFETY: zeros are valid signal sets, and sigprocmask(2) accesses only these sets.
     unsafe {
         let (mut faults, mut before): (libc::sigset_t, libc::sigset_t) =
             (std::mem::zeroed(), std::mem::zeroed());

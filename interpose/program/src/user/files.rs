@@ -193,12 +193,8 @@ pub fn written(rt: &Runtime) -> Vec<File> {
 
 /// Gives the program the open files of the cut.
 ///
-/// `is_saved_process` is true in the process that was saved.
-pub fn restore(
-    rt: &Runtime,
-    saved: &OpenFilesAtCut,
-    is_saved_process: bool,
-) -> Result<(), UserError> {
+/// `is_survivor` is true in a process that rolls back.
+pub fn restore(rt: &Runtime, saved: &OpenFilesAtCut, is_survivor: bool) -> Result<(), UserError> {
     let _right = shim::acquire_descriptor_right();
     let now = open_now(rt);
     restore_streams(saved, &now);
@@ -213,7 +209,7 @@ pub fn restore(
     for (&fd, file) in &saved.files {
         let is_same_file = |open: &OpenFile| {
             file.nameless.as_ref().map_or_else(
-                || file.is_open_as(open, is_saved_process),
+                || file.is_open_as(open, is_survivor),
                 |nameless| nameless.is_open_at(fd),
             )
         };
@@ -312,7 +308,7 @@ fn rewind(fd: i32, file: &OpenFile) -> Result<(), UserError> {
         return Err(file.failed("cannot be given its content"));
     }
     let size = stat(fd).map_or(0, |stat| stat.st_size);
-    // SAFETY: ftruncate(2) and lseek(2) on the program's file.
+    // SAFETY: ftruncate(2) and lseek(2) access no memory.
     unsafe {
         if file.is_writable() && size > file.size && libc::ftruncate(fd, file.size) != 0 {
             return Err(file.failed("cannot be truncated to its former size"));

@@ -111,8 +111,8 @@ pub fn replace_by_empty_input() {
     if !is_pipe(libc::STDIN_FILENO) {
         return;
     }
-    // SAFETY: open(2) reads a valid string, dup2(2) and close(2) access no memory. No other thread
-    // uses standard input.
+    // SAFETY: open(2) reads a valid string, dup2(2) and close(2) access no memory. This process has
+    // one thread, which does not use standard input meanwhile.
     unsafe {
         let nothing = libc::open(c"/dev/null".as_ptr(), libc::O_RDONLY);
         libc::dup2(nothing, libc::STDIN_FILENO);
@@ -229,17 +229,17 @@ impl Input {
 
     /// Restores the position of the program's input, after all other descriptors.
     ///
-    /// `is_saved_process` is true in the process that was saved.
+    /// `is_survivor` is true in a process that rolls back.
     pub(super) fn restore(
         &mut self,
         saved: &InputAtCut,
-        is_saved_process: bool,
+        is_survivor: bool,
     ) -> Result<(), UserError> {
         match &saved.relayed {
             Some(relayed) => self.restore_relayed(relayed)?,
             None => self.detach(),
         }
-        self.restore_other(saved, is_saved_process)
+        self.restore_other(saved, is_survivor)
     }
 
     /// Ends relayed input of this process, because the saved process had none.
@@ -254,13 +254,9 @@ impl Input {
     }
 
     /// Restores input that is not relayed, or refuses if its data would be needed again.
-    fn restore_other(
-        &mut self,
-        saved: &InputAtCut,
-        is_saved_process: bool,
-    ) -> Result<(), UserError> {
+    fn restore_other(&mut self, saved: &InputAtCut, is_survivor: bool) -> Result<(), UserError> {
         const WRAPPER_PIPE: &str = "it is a pipe that the program's wrapper has made";
-        if is_saved_process {
+        if is_survivor {
             let now = self.capture()?;
             return match (now.reads, now.has_ended) == (saved.reads, saved.has_ended) {
                 true => Ok(()),
@@ -307,7 +303,7 @@ impl Input {
             for (&fd, &is_close_on_exec) in &saved.descriptors {
                 duplicate_to(pipe, fd, is_close_on_exec);
             }
-            // SAFETY: fcntl(2) of a descriptor of this process.
+            // SAFETY: fcntl(2) with F_SETFL accesses no memory.
             unsafe { libc::fcntl(pipe.as_raw_fd(), libc::F_SETFL, saved.flags) };
         }
         let is_new = |fd: &&i32| !saved.descriptors.contains_key(fd);

@@ -1,8 +1,8 @@
 //! Libraries that the program has opened since MPI_Init (dlopen(3)), and ld.so's state of them.
 //!
 //! ld.so's state consists of its records of libraries, and of numbers and blocks of thread-local
-//! data. The program side and the runtime side share one ld.so, so the image does not contain this
-//! state. A recovery restores it in one of two ways:
+//! data. All three sides share one ld.so, so the image does not contain this state. A recovery
+//! restores it in one of two ways:
 //!
 //! ```text
 //!   surviving process   restores its own copy of ld.so's memory             (memory)
@@ -341,7 +341,7 @@ pub fn restore(loaded: &LoaderState, saved: &LoaderAtCut) -> Result<(), UserErro
             .find(|(key, _)| *key == saved.key);
         snapshot.map(|(_, snapshot)| snapshot.restore())
     };
-    let refused = || UserError::Library("what the program has opened since".into());
+    let refused = || UserError::Library("a library".into());
     match restored {
         Some(true) => {}
         Some(false) => return Err(refused()),
@@ -367,7 +367,7 @@ pub fn restore(loaded: &LoaderState, saved: &LoaderAtCut) -> Result<(), UserErro
 /// True if the program is in a call of ld.so.
 ///
 /// An example is a library that is being opened, and whose constructor calls MPI. No checkpoint
-/// can be taken in such a call, because a restored ld.so would not be in it.
+/// can be taken in such a call, because the restored state of ld.so would not include the call.
 pub fn is_loading() -> bool {
     let mut found = false;
     // SAFETY: the unwinder passes this argument to `find_loader_frame` only during this call, while

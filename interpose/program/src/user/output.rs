@@ -63,10 +63,10 @@ pub fn failure_record(
 
 /// Restores the output positions of a cut.
 ///
-/// `is_saved_process` is true in the process that was saved.
-pub fn restore(rt: &Runtime, saved: &StreamPositions, is_saved_process: bool) {
+/// `is_survivor` is true in a process that rolls back.
+pub fn restore(rt: &Runtime, saved: &StreamPositions, is_survivor: bool) {
     let inherited = rt.ledgers.borrow().inherited;
-    stream_relay::restore(saved, is_saved_process, inherited);
+    stream_relay::restore(saved, is_survivor, inherited);
 }
 
 fn path_of(rt: &Runtime, process: ProcessNumber) -> Option<PathBuf> {

@@ -65,7 +65,7 @@ fn request_features(wanted: u64) -> Result<(), UserError> {
     if wanted & !features() == 0 {
         return Ok(());
     }
-    // SAFETY: arch_prctl(2) that only grants a permission.
+    // SAFETY: arch_prctl(2) grants a permission, and accesses no memory.
     match unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, TILE_DATA) } {
         0 => Ok(()),
         _ => Err(UserError::Processor(io::Error::last_os_error())),
@@ -84,7 +84,7 @@ fn limit(which: u32) -> Option<libc::rlimit64> {
         rlim_cur: 0,
         rlim_max: 0,
     };
-    // SAFETY: prlimit64(2) of this process.
+    // SAFETY: prlimit64(2) writes a structure of this function.
     let result = unsafe {
         libc::syscall(
             libc::SYS_prlimit64,
@@ -209,7 +209,7 @@ pub fn restore(saved: &ProcessSettings, is_callers: bool) -> Result<(), UserErro
             continue;
         };
         value.rlim_cur = soft;
-        // SAFETY: prlimit64(2) of this process.
+        // SAFETY: prlimit64(2) reads a structure of this function.
         let result = unsafe {
             libc::syscall(
                 libc::SYS_prlimit64,
@@ -233,7 +233,7 @@ pub fn restore(saved: &ProcessSettings, is_callers: bool) -> Result<(), UserErro
         // SAFETY: prctl(2) with a string of at most 16 bytes.
         unsafe { libc::prctl(libc::PR_SET_NAME, saved.name.as_ptr()) };
     }
-    // SAFETY: setpriority(2) of this thread.
+    // SAFETY: setpriority(2) accesses no memory; its target is this thread.
     if saved.nice != nice() && unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, saved.nice) } != 0
     {
         log::warn!(

@@ -22,13 +22,13 @@ pub(super) fn capture() -> ProcessorTime {
 
 /// Ensures that the program sees no smaller values than at the cut.
 ///
-/// `is_own` is true if this process was saved, or has become a replacement since the cut. Its
+/// `is_survivor` is true if this process was saved, or has become a replacement since the cut. The
 /// values then continue from those that the program has seen.
-pub(super) fn restore(saved: &ProcessorTime, is_own: bool) {
+pub(super) fn restore(saved: &ProcessorTime, is_survivor: bool) {
     let now = kernel_reading(Rounding::Down);
     let is_less = |now: &Reading| now.iter().zip(&saved.0).any(|(now, then)| now < then);
     let mut wanted = saved.0;
-    if is_own {
+    if is_survivor {
         let seen = seen_reading(now);
         if !is_less(&seen) {
             return;

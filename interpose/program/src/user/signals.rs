@@ -104,7 +104,7 @@ impl SignalState {
             let is_missing = time > self.captured_at_ns || time > 0 && was_pending;
             if is_missing && self.actions[index][0] > SIG_IGN {
                 log::info!("signal {signal} was sent after the checkpoint: it is sent again");
-                // SAFETY: kill(2) to this process.
+                // SAFETY: kill(2) accesses no memory; its target is this process.
                 unsafe { libc::kill(libc::getpid(), signal) };
             }
         }

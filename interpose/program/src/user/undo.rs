@@ -11,8 +11,8 @@
 //! ```
 //!
 //! A cut starts a new section of the log. A section is needed as long as a process may roll back to
-//! its cut: if a rank commits checkpoint n and fails before all others have committed it, they roll
-//! back to n − 1.
+//! its cut: if a rank commits checkpoint n and fails before all others have committed it, the
+//! others roll back to n − 1.
 //!
 //! After a failure one process of each node after the other gets a lock. The first one undoes the
 //! logs of all ranks, including those of failed ones; the others find no records left. An agreement
@@ -233,8 +233,8 @@ impl From<apply::UndoError> for UserError {
 
 fn undo_all(rt: &Runtime, logs: Vec<PathBuf>, epoch: Epoch) -> Result<(), apply::UndoError> {
     let location = location(rt);
-    // The lock is beside the logs. If the disk cannot be used, the lock is in memory, where logs
-    // continue that could not be written to disk.
+    // The lock is beside the logs, or in memory if the disk cannot be used. A log that could not be
+    // written to disk also continues in memory, so each node then has separate logs.
     let [lock, other] = [
         location.log_of(LOCK_OWNER),
         location.fallback_of(&LOCK_OWNER),

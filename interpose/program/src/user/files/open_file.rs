@@ -60,7 +60,7 @@ impl OpenFile {
         }
         let path = present_name(stat, path_of(fd).as_os_str().as_bytes());
         let is_same = |other: &&i32| is_same_description(fd, **other);
-        // SAFETY: fcntl(2) and lseek(2) on a descriptor of this process.
+        // SAFETY: fcntl(2) with F_GETFD and lseek(2) access no memory.
         unsafe {
             Some(OpenFile {
                 path: proc_names::neutral(&path),
@@ -77,19 +77,19 @@ impl OpenFile {
 
     /// True if a descriptor that is open on `now` can stay open for this file.
     ///
-    /// Otherwise this file is opened again. The descriptor can stay open if its path is equal. In
-    /// the process that was saved (`is_saved_process`), an equal inode suffices, because the
-    /// program may have renamed or removed the file since the cut. One case is excluded: the
+    /// Otherwise this file is opened again. The descriptor can stay open if its path is equal. In a
+    /// process that rolls back (`is_survivor`), an equal inode suffices, because the program may
+    /// have renamed or removed the file since the cut. One case is excluded: the
     /// program has removed the file, and the rollback has restored its name. Then the name may
     /// refer to a copy with another inode, which must be opened.
-    pub fn is_open_as(&self, now: &OpenFile, is_saved_process: bool) -> bool {
+    pub fn is_open_as(&self, now: &OpenFile, is_survivor: bool) -> bool {
         let is_name_restored = || {
             Path::new(OsStr::from_bytes(&self.path))
                 .symlink_metadata()
                 .is_ok()
         };
         let may_stay_open = || !is_nameless(&now.path) || !is_name_restored();
-        now.path == self.path || (is_saved_process && now.id == self.id && may_stay_open())
+        now.path == self.path || (is_survivor && now.id == self.id && may_stay_open())
     }
 
     /// Returns an error that contains the error of the last system call.

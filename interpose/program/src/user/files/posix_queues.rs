@@ -75,7 +75,7 @@ pub fn objection(fd: i32, file_stat: &libc::stat) -> Option<String> {
 ///
 /// Only in this case the kernel grants a lease for writing (fcntl(2)).
 fn is_open_once(fd: i32) -> bool {
-    // SAFETY: fcntl(2) on a descriptor of the program; the lease is released at once.
+    // SAFETY: fcntl(2) with F_SETLEASE accesses no memory; the lease is released at once.
     unsafe {
         let is_granted = libc::fcntl(fd, libc::F_SETLEASE, libc::F_WRLCK) == 0;
         libc::fcntl(fd, libc::F_SETLEASE, libc::F_UNLCK);

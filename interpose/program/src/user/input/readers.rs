@@ -5,7 +5,7 @@ use crate::user::open_descriptors;
 use std::fs;
 use understudy_image::process_memory;
 
-/// Way in which the arguments of a system call name descriptors.
+/// Meaning of the arguments of a system call that determine its descriptors.
 enum DescriptorArguments {
     /// The first argument is a descriptor.
     Descriptor,

@@ -3,13 +3,13 @@
 //! ```text
 //!   ld.so's data, first heap      except locks, lists of stacks, control block, static TLS
 //!   heap for the program side     with its bookkeeping
-//!   heap for the runtime side     only blocks to which ld.so's data points: tables of both sides
+//!   heap for the runtime side     only blocks to which ld.so's data points: tables of all sides
 //!   the main thread's vector      except the runtime side's entries
 //! ```
 //!
-//! A copy can be restored only in the process in which it was made, and only if the runtime side
-//! has opened no library since the copy was made: the records of the two sides point to each
-//! other, and the runtime side's records have different addresses in other processes.
+//! A copy can be restored only in the process in which it was made, and only if the runtime and MPI
+//! sides have opened no library since the copy was made: the records of all sides point to each
+//! other, and those of the runtime and MPI sides have different addresses in other processes.
 #![allow(unsafe_code)]
 
 use super::dtv::{self, DtvEntry};
@@ -39,10 +39,10 @@ pub struct LoaderSnapshot {
     heap: Vec<MemoryCopy>,
     /// The preload library's bookkeeping of that heap.
     bookkeeping: Vec<u8>,
-    /// Blocks of the runtime side's heap that contain tables of both sides.
+    /// Blocks of the runtime side's heap that contain tables of all sides.
     shared: Vec<MemoryCopy>,
     vector: Vec<DtvEntry>,
-    /// Address and number of the runtime side's libraries, which must not have changed.
+    /// Address and number of the runtime and MPI sides' libraries, which must not have changed.
     runtime: Vec<(u64, u64)>,
 }
 
@@ -258,7 +258,7 @@ impl LoaderSnapshot {
 
     /// Restores the state.
     ///
-    /// Returns false and changes nothing if the libraries of the runtime side have changed.
+    /// Returns false and changes nothing if libraries of the runtime or MPI side have changed.
     pub fn restore(&self) -> bool {
         if runtime_libraries() != self.runtime {
             return false;

@@ -47,10 +47,7 @@ pub fn run(
     log::debug!("wanted {:x?}, have {now:x?}", libraries);
     let differs = |(saved, now): &(&Library, &Library)| saved != now;
     let first = libraries.iter().zip(&now).find(differs);
-    let first = first.map_or_else(
-        || "the list of libraries".into(),
-        |(saved, _)| saved.path.clone(),
-    );
+    let first = first.map_or_else(|| "a library".into(), |(saved, _)| saved.path.clone());
     Err(UserError::Library(first))
 }
 

@@ -197,9 +197,9 @@ pub fn capture() -> StreamPositions {
 
 /// Continues from the positions of a cut, without forwarding output a second time.
 ///
-/// `is_saved_process` is true in the process that was saved. Otherwise `inherited` contains the
+/// `is_survivor` is true in a process that rolls back. In another process `inherited` contains the
 /// positions up to which the relay of the failed rank has forwarded the output.
-pub fn restore(saved: &StreamPositions, is_saved_process: bool, inherited: [Position; 2]) {
+pub fn restore(saved: &StreamPositions, is_survivor: bool, inherited: [Position; 2]) {
     let Some(output) = OUTPUT.get() else { return };
     for stream in Stream::BOTH {
         let (Some(position), true) = (
@@ -208,7 +208,7 @@ pub fn restore(saved: &StreamPositions, is_saved_process: bool, inherited: [Posi
         ) else {
             continue;
         };
-        let result = if is_saved_process {
+        let result = if is_survivor {
             output.view.rebase(stream, position)
         } else {
             output

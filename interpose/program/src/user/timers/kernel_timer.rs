@@ -14,7 +14,7 @@ pub struct Timers {
     pub helper: Cell<u64>,
     /// All timers, read after all threads had stopped; empty unless `signals_threads` is true.
     pub stopped: StateCell<Vec<Timer>>,
-    /// True if the last check found a timer that signals another thread than the main one.
+    /// True if the last check found a timer that signals a thread other than main.
     pub signals_threads: Cell<bool>,
 }
 
@@ -231,7 +231,7 @@ pub fn restore_all(saved: &[Timer], changed: &[ThreadNumberChange]) -> Result<()
 }
 
 fn delete(number: i32) {
-    // SAFETY: timer_delete(2) of a timer of the program that is not in the saved state.
+    // SAFETY: timer_delete(2) accesses no memory.
     unsafe { libc::syscall(libc::SYS_timer_delete, number) };
 }
 

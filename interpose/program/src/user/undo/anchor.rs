@@ -1,8 +1,8 @@
 //! Paths relative to open directories.
 //!
-//! The directories of a path may have been replaced by others, or by links, since its record was
-//! written. So the directory is opened, compared with the directory of the record, and then used
-//! only through its descriptor.
+//! The directories of a path may have been replaced by other directories or by links since its
+//! record was written. So the directory is opened, compared with the directory of the record, and
+//! then used only through its descriptor.
 
 use super::file_id::FileId;
 use std::fs::{File, OpenOptions};

@@ -47,7 +47,7 @@ impl Caller {
         is_restorable(&found).then_some(found)
     }
 
-    /// Returns the call for an effect on names, if it concerns files of the program.
+    /// Returns the call for an effect on names; `None` if the files cannot be restored.
     pub fn call(&self, kind: u32, names: Names<'_>, value: i64) -> Option<FileCall> {
         let path = self.absolute(names[0])?;
         let (files, directories) = (

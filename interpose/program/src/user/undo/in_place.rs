@@ -58,7 +58,7 @@ impl Recorder {
                 return Ok(());
             }
         }
-        // SAFETY: fcntl(2) on the program's descriptor.
+        // SAFETY: fcntl(2) that only queries.
         let is_readable =
             unsafe { libc::fcntl(fd, libc::F_GETFL) } & libc::O_ACCMODE == libc::O_RDWR;
         let file = match is_readable {

@@ -68,7 +68,7 @@ fn connect_bound(socket: OwnedFd, from: &Endpoint, to: &Endpoint) -> io::Result<
 
 /// Starts connect(2) without blocking.
 fn begin(fd: i32, to: &Endpoint) -> io::Result<()> {
-    // SAFETY: fcntl(2) of a socket that the caller owns.
+    // SAFETY: fcntl(2) with F_SETFL accesses no memory.
     unsafe { libc::fcntl(fd, libc::F_SETFL, libc::O_NONBLOCK) };
     match to.connect(fd) {
         // A closed connection with these addresses is in the state TIME_WAIT.

@@ -67,7 +67,7 @@ pub fn empty_listener(fd: i32, backlog: u32) {
     while let Ok(connection) = accept(fd, Duration::ZERO) {
         drop(connection);
     }
-    // SAFETY: listen(2) of the program's listener.
+    // SAFETY: listen(2) accesses no memory.
     unsafe { libc::listen(fd, backlog.cast_signed()) };
 }
 
@@ -126,7 +126,7 @@ fn retry_while_in_use<T>(
 fn listen_at(socket: &Socket, address: &Endpoint, backlog: u32) -> io::Result<OwnedFd> {
     let listener = create_like(socket)?;
     address.bind(listener.as_raw_fd())?;
-    // SAFETY: listen(2) of a socket of this function.
+    // SAFETY: listen(2) accesses no memory.
     let rc = unsafe { libc::listen(listener.as_raw_fd(), backlog.cast_signed()) };
     if rc == 0 {
         Ok(listener)

@@ -31,7 +31,7 @@ pub fn fill(all: &BTreeMap<i32, &Socket>) -> io::Result<()> {
             3 => libc::SHUT_RDWR,
             _ => continue,
         };
-        // SAFETY: shutdown(2) of the program's socket.
+        // SAFETY: shutdown(2) accesses no memory.
         unsafe { libc::shutdown(fd, directions) };
     }
     Ok(())
