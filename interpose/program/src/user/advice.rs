@@ -74,7 +74,7 @@ const FLAGS: [(&str, AttributeCall, AttributeCall); 8] = [
 
 /// Pages that have each of [`FLAGS`], in the order of `FLAGS`, sorted.
 ///
-/// Empty if the program has made no such calls.
+/// Empty if no call has set one of the flags.
 type FlaggedPages = Vec<Vec<PageRun>>;
 
 /// Attributes at a cut.
