@@ -2,11 +2,11 @@
 //!
 //! The record is written to the ledger, from which the surviving processes read it.
 //!
-//! All functions run in a signal handler, on the program's stack, and may have interrupted any
-//! code. Therefore they neither allocate memory nor take a lock. The order of the steps is that of
-//! their risk: first the signal is recorded, then the position, then the backtrace. A walk over a
-//! damaged stack may fault; then the handler is entered again and ends the walk
-//! ([`arch::guarded`]).
+//! All functions run in a signal handler, which may have interrupted any code, on the interrupted
+//! stack or on an alternate stack of the program. Therefore they neither allocate memory nor take a
+//! lock. The order of the steps is that of their risk: first the signal is recorded, then the
+//! position, then the backtrace. A walk over a damaged stack may fault; then the handler is entered
+//! again and ends the walk ([`arch::guarded`]).
 #![allow(unsafe_code)]
 
 mod file_position;
@@ -87,12 +87,12 @@ fn is_caused_by_program(info: &libc::siginfo_t) -> bool {
     if info.si_signo == libc::SIGBUS && matches!(info.si_code, BUS_MCEERR_AR | BUS_MCEERR_AO) {
         return false;
     }
-    // SAFETY: a signal with a code of zero or less was sent by a process, so the kernel has set
-    // the sender's process id.
+    // SAFETY: the kernel has filled the whole structure. A signal with a code of zero or less was
+    // sent by a process, so the field contains the sender's process id (sigaction(2)).
     info.si_code > 0 || unsafe { info.si_pid() == libc::getpid() }
 }
 
-/// True if the interrupted stack is on the runtime side.
+/// True if the interrupted stack is on the runtime side or the MPI side.
 fn is_on_runtime_stack(context: &libc::ucontext_t) -> bool {
     (ZONE_START..ZONE_END).contains(&(context.uc_mcontext.gregs[libc::REG_RSP as usize] as usize))
 }
@@ -125,7 +125,7 @@ fn record_backtrace(note: &NoteCell, from: u64) {
 ///
 /// The kernel blocks them in a handler of faults.
 fn with_faults_allowed(walk: impl FnOnce()) {
-    // SAFETY: sigprocmask(2) with sets of this frame.
+    // SAFETY: zeros are valid signal sets, and sigprocmask(2) accesses only these sets.
     unsafe {
         let (mut faults, mut before): (libc::sigset_t, libc::sigset_t) =
             (std::mem::zeroed(), std::mem::zeroed());

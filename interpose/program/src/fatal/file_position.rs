@@ -51,7 +51,7 @@ struct MapsLine<'a> {
 }
 
 impl MapsLine<'_> {
-    /// Parses `start-end access offset device inode path`; `None` if the line has no path.
+    /// Parses `start-end access offset device inode path`; `None` for other lines.
     fn parse(line: &[u8]) -> Option<MapsLine<'_>> {
         let path = &line[line.iter().position(|&byte| byte == b'/')?..];
         let mut fields = line.split(|&byte| byte == b' ');
@@ -91,7 +91,7 @@ fn for_each_line(mut act: impl FnMut(&[u8])) {
             act(&buffer[done..done + length]);
             done += length + 1;
         }
-        // A line longer than the buffer is dropped.
+        // The start of a line longer than the buffer is dropped; the remainder does not parse.
         let dropped = if done == 0 && filled == buffer.len() {
             filled
         } else {

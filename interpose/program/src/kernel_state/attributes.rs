@@ -21,8 +21,8 @@ const SYSTEM_V: &str = "programs_table::system_v";
 const REFUSED: &str = "kernel_state::state_that_cannot_be_restored_is_refused";
 
 /// Reason for a refusal of System V objects that other processes may use.
-pub const OTHER_USERS: &str = "another process may use it or has made it, and is not set back; let \
-                               each process use its own, or remove it after use";
+pub const OTHER_USERS: &str = "another process may use it or has made it, and is not rolled back; \
+                               let each process use its own, or remove it after use";
 /// Reason for a refusal of semaphores with SEM_UNDO adjustments.
 pub const ADJUSTMENTS: &str = "the kernel does not report the adjustments of SEM_UNDO; let the \
                                program do without SEM_UNDO, or remove it after use";

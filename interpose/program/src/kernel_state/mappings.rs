@@ -20,8 +20,8 @@ const fn advice(name: &'static str) -> Row {
     }
 }
 
-const KEYS: Handling = Refused("another process would have other protection keys");
-const DEVICE: Handling = Refused("it is memory of a device or of the kernel");
+const TAGS: Handling = Refused("memory tags (MTE) are not part of the content");
+const DEVICE: Handling = Refused("it is memory of a device, of the kernel or of a pool");
 
 pub const MAPPINGS: &[Row] = &[
     row("rd", Restored),
@@ -64,7 +64,7 @@ pub const MAPPINGS: &[Row] = &[
         "ss",
         Refused("shadow stacks of threads are kept by the kernel"),
     ),
-    row("mt", KEYS),
+    row("mt", TAGS),
     row("bt", Equal),
     row("nl", Equal),
 ];

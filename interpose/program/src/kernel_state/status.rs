@@ -19,13 +19,14 @@ const FILTERS: Handling = Refused(
     "filters of system calls cannot be read back; let the program install them before MPI_Init",
 );
 const SPECULATION: Handling = Refused("a replacement has the launcher's setting; set it there");
-const NUMBERS: Handling = Differs("those of the replacement; getpid returns the one before");
+const NUMBERS: Handling =
+    Differs("those of the replacement; Python's getpid returns the former number");
 const MEMORY: Handling =
     Differs("sizes include memory of understudy, and are those of the replacement");
 
 /// All fields of `/proc/self/status`.
 ///
-/// A refused field must have its value from the start of the process.
+/// A field that is refused may keep its value from the start of the process.
 pub const STATUS: &[Row] = &[
     row("Name", Restored),
     row("Umask", Restored),

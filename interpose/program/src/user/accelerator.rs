@@ -7,7 +7,7 @@
 //! no such function.
 //!
 //! ```text
-//!   cut        lock, checkpoint ── before threads stop, because a thread of the driver may do it
+//!   cut        lock, checkpoint ── before threads stop, as the driver's threads may take part
 //!              bookmark exchange, capture
 //!              restore, unlock ── after threads have resumed
 //!   recovery   a process that may have a device open exits and is replaced
@@ -81,7 +81,7 @@ fn in_use(rt: &Runtime) -> Result<Option<AcceleratorUse>, LoaderLocked> {
 }
 
 impl AcceleratorUse {
-    fn name(&self) -> String {
+    fn first_name(&self) -> String {
         self.devices
             .first()
             .cloned()
@@ -90,15 +90,16 @@ impl AcceleratorUse {
 
     fn refused(&self, why: impl Into<String>) -> UserError {
         UserError::Accelerator {
-            device: self.name(),
+            device: self.first_name(),
             why: why.into(),
         }
     }
 
     /// Returns the driver if it can save the device memory.
     fn checkpointing_driver(&self) -> Result<Driver, UserError> {
-        let is_others = |path: &String| !path.starts_with("/dev/nvidia");
-        let Some(driver) = self.driver.filter(|_| !self.devices.iter().any(is_others)) else {
+        let is_not_nvidia = |path: &String| !path.starts_with("/dev/nvidia");
+        let has_other_device = self.devices.iter().any(is_not_nvidia);
+        let Some(driver) = self.driver.filter(|_| !has_other_device) else {
             return Err(self.refused("only NVIDIA's driver, from version 570 on, can save it"));
         };
         if let Some(missing) = driver.steps.iter().position(|&function| function == 0) {
@@ -119,11 +120,11 @@ impl AcceleratorUse {
 
 /// Moves device memory to the program's memory and releases the devices, while threads run.
 ///
-/// Returns false if the devices cannot be released now. `reports` is true if this process prints
-/// that a device is in use.
+/// Returns false if the devices cannot be released now; the cut is then postponed. `reports` is
+/// true if this process prints, once, that a device is in use.
 ///
 /// # Errors
-/// Device memory cannot be saved.
+/// Fails if device memory cannot be saved, or cannot be restored after an attempt to save it.
 pub fn save_devices(rt: &Runtime, reports: bool) -> Result<bool, UserError> {
     let Ok(found) = in_use(rt) else {
         return Ok(false);
@@ -156,9 +157,10 @@ pub fn save_devices(rt: &Runtime, reports: bool) -> Result<bool, UserError> {
     Ok(true)
 }
 
-/// Returns the name of a device that is still open or mapped.
+/// Returns the name of a device or kernel object that is still open or mapped.
 ///
-/// The device would be missing in another process, although its memory was saved.
+/// A device would be missing in another process, although its memory was saved. Kernel objects are
+/// pipes, sockets and event counters, for example those of the driver.
 fn remaining_device(rt: &Runtime) -> Result<Option<String>, UserError> {
     let open = files::accelerators()
         .into_iter()
@@ -177,7 +179,7 @@ fn remaining_device(rt: &Runtime) -> Result<Option<String>, UserError> {
 fn report_use(rt: &Runtime, found: &AcceleratorUse, driver: Driver, reports: bool) {
     if !rt.accelerator.is_reported.replace(true) && reports {
         system_calls::print_message(message::accelerator_in_checkpoints(
-            found.name(),
+            found.first_name(),
             driver.describe(),
         ));
     }
@@ -191,7 +193,7 @@ pub(super) fn is_saved(rt: &Runtime) -> bool {
 /// Records whether device memory is in the memory that was loaded.
 pub(super) fn restore(rt: &Runtime, is_saved: bool) {
     rt.accelerator.is_checkpointed.set(is_saved);
-    // The libraries have changed, and a [`loader::LoaderMark`] may have an earlier value.
+    // The libraries have changed, and a [`loader::LoaderMark`] may repeat an earlier value.
     rt.accelerator.absent_at.set(None);
     rt.accelerator.driver.set(None);
 }

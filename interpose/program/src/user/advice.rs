@@ -1,8 +1,9 @@
 //! Attributes of mappings that madvise(2) and mlock(2) set, and guard pages.
 //!
 //! `/proc/self/smaps` lists the attributes (`VmFlags`, proc_pid_smaps(5)). Reading it takes long in
-//! large processes, so it is read only if the program has made such calls. If these calls concern
-//! only huge pages, it is read only after further calls or changes of the mappings.
+//! large processes, so it is read only if the program has made such calls, or this process has
+//! loaded a checkpoint with such attributes. If the calls concern only huge pages, it is read only
+//! after further calls or changes of the mappings.
 #![allow(unsafe_code)]
 
 use super::kernel_calls::kernel_calls;
@@ -72,6 +73,8 @@ const FLAGS: [(&str, AttributeCall, AttributeCall); 8] = [
 ];
 
 /// Pages that have each of [`FLAGS`], in the order of `FLAGS`, sorted.
+///
+/// Empty if no call has set one of the flags.
 type FlaggedPages = Vec<Vec<PageRun>>;
 
 /// Attributes at a cut.
@@ -81,7 +84,7 @@ pub struct MappingAttributes {
     guards: Vec<PageRun>,
 }
 
-/// Result of the last reading of `/proc/self/smaps`.
+/// Result of the last reading of `/proc/self/smaps`, and conditions of the next reading.
 pub(super) struct SmapsCache {
     /// True if a loaded checkpoint contains attributes.
     ///
@@ -109,7 +112,7 @@ impl SmapsCache {
     /// True if the kernel reports guard pages.
     pub(super) fn can_report_guards(&self) -> bool {
         static ANSWER: OnceLock<bool> = OnceLock::new();
-        *ANSWER.get_or_init(is_reported)
+        *ANSWER.get_or_init(kernel_reports_guards)
     }
 
     /// Reads the attributes of the program's mappings.
@@ -234,9 +237,9 @@ fn range(line: &[u8]) -> Option<AddrRange> {
     Some(AddrRange::new(number(start)?, number(end)?))
 }
 
-/// True if the C library installs guard pages below stacks of threads.
+/// True if the C library may have installed guard pages below stacks of threads.
 ///
-/// Only glibc 2.42 and later install them.
+/// glibc 2.42 and later do so, with MADV_GUARD_INSTALL.
 fn libc_has_guards() -> bool {
     // SAFETY: gnu_get_libc_version(3) returns a string that lives as long as the process.
     let version = unsafe { std::ffi::CStr::from_ptr(libc::gnu_get_libc_version()) };
@@ -255,7 +258,7 @@ const GUARDS: ScanFilter = ScanFilter {
 };
 
 /// True if the kernel supports the category of guard pages.
-fn is_reported() -> bool {
+fn kernel_reports_guards() -> bool {
     let page = AddrRange::new(STUB_PAGE as u64, STUB_PAGE as u64 + PAGE_SIZE as u64);
     let scan = |mut pagemap: Pagemap| pagemap.scan(page, GUARDS, &mut Vec::new());
     Pagemap::open().and_then(scan).is_ok()
@@ -264,7 +267,7 @@ fn is_reported() -> bool {
 /// Finds guard pages of the program.
 ///
 /// # Errors
-/// Kernels before 6.15 do not report guard pages.
+/// Fails if the kernel does not report guard pages, as before Linux 6.15.
 fn guards(layout: &Layout) -> io::Result<Vec<PageRun>> {
     let mut pagemap = Pagemap::open()?;
     let mut regions = Vec::new();

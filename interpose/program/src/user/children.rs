@@ -45,7 +45,7 @@ impl Children {
         }
     }
 
-    /// Returns the children at a cut.
+    /// Records and returns the children at a cut; warns of the first of them.
     pub(super) fn capture(&self) -> ChildrenAtCut {
         let children = ChildrenAtCut(children().collect());
         if let Some(child) = children.0.first() {
@@ -91,7 +91,7 @@ fn kill_newer(saved: &ChildrenAtCut) {
     let before = signals::mask(Some(u64::MAX));
     for child in newer {
         kill_tree(child.pid);
-        // SAFETY: waitpid(2) for a killed child of this process.
+        // SAFETY: waitpid(2) of a killed child of this process writes no status to a null pointer.
         unsafe { libc::waitpid(child.pid, std::ptr::null_mut(), libc::__WALL) };
     }
     signals::discard_pending(libc::SIGCHLD);

@@ -16,10 +16,11 @@ use understudy_abi::effect;
 use understudy_formats::private_directories::open_own;
 use understudy_numbers::Epoch;
 
-/// Words in which such effects are recorded.
+/// Addresses of the words that record effects which cannot be undone.
 ///
 /// The first word is in the ledger, the second one in a file beside the checkpoints on disk. Null
-/// if a word is not used.
+/// if a word is not used. A word contains one more than the last section with such an effect; zero
+/// without any.
 static EFFECT_WORDS: [AtomicPtr<AtomicU64>; 2] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; 2];
 /// Checkpoint at whose cut the current section of the program began.
@@ -65,8 +66,8 @@ pub fn record_in_file(path: &Path) -> io::Result<()> {
 
 /// Records that a thread other than the main thread changes files.
 ///
-/// The change will not be undone. `entry::file_effect` calls this in that thread, on its stack and
-/// with its thread-local data.
+/// The change will not be undone. `entry::file_effect` calls this function in that thread, on the
+/// thread's stack and with its thread-local data.
 ///
 /// # Safety
 /// The string must be valid or null.

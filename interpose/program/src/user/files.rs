@@ -4,7 +4,7 @@
 //! program writes the data after the cut a second time, at the same offsets. A replacement opens
 //! files (without truncation), directories and devices by their names. It creates files without a
 //! name ([`nameless`]), and pipes, sockets and similar objects that only the failed process used
-//! ([`special`]). Other pipes and sockets are lost, of which a message warns.
+//! ([`special`]). Other pipes and sockets are lost; a message reports them.
 #![allow(unsafe_code)]
 
 mod diagnosis;
@@ -81,7 +81,7 @@ pub fn record_at_cut(rt: &Runtime) {
     rt.files.at_cut.set(Some(read_open_files(rt)));
 }
 
-/// Returns the state at a cut.
+/// Returns the open files that [`record_at_cut`] has recorded; without a record, those of now.
 pub fn capture(rt: &Runtime) -> OpenFilesAtCut {
     rt.files
         .at_cut
@@ -89,7 +89,7 @@ pub fn capture(rt: &Runtime) -> OpenFilesAtCut {
         .unwrap_or_else(|| read_open_files(rt))
 }
 
-/// Returns all descriptors of the program, and the content of files without a name.
+/// Returns all descriptors of the program, with the locks and the content that are saved.
 fn read_open_files(rt: &Runtime) -> OpenFilesAtCut {
     let mut saved = open_now(rt);
     saved.specials = Special::among(saved.others.keys());
@@ -157,9 +157,9 @@ pub(super) fn accelerators() -> Vec<String> {
         .collect()
 }
 
-/// Returns a pipe, socket or similar object that could not be restored in another process.
+/// Returns the name of the program's pipe, socket or similar object with the lowest descriptor.
 ///
-/// The object is the one with the lowest descriptor.
+/// Objects that could be restored in another process are included.
 pub(super) fn first_unrestorable(rt: &Runtime) -> Option<String> {
     let first = open_now(rt).others.into_values().next();
     first.map(|name| String::from_utf8_lossy(&name).into_owned())
@@ -193,8 +193,8 @@ pub fn written(rt: &Runtime) -> Vec<File> {
 
 /// Gives the program the open files of the cut.
 ///
-/// `own` is true in the process that was saved.
-pub fn restore(rt: &Runtime, saved: &OpenFilesAtCut, own: bool) -> Result<(), UserError> {
+/// `is_survivor` is true in a process that rolls back.
+pub fn restore(rt: &Runtime, saved: &OpenFilesAtCut, is_survivor: bool) -> Result<(), UserError> {
     let _right = shim::acquire_descriptor_right();
     let now = open_now(rt);
     restore_streams(saved, &now);
@@ -209,7 +209,7 @@ pub fn restore(rt: &Runtime, saved: &OpenFilesAtCut, own: bool) -> Result<(), Us
     for (&fd, file) in &saved.files {
         let is_same_file = |open: &OpenFile| {
             file.nameless.as_ref().map_or_else(
-                || file.is_open_as(open, own),
+                || file.is_open_as(open, is_survivor),
                 |nameless| nameless.is_open_at(fd),
             )
         };
@@ -252,7 +252,7 @@ fn restore_specials(saved: &OpenFilesAtCut, now: &OpenFilesAtCut) -> Result<(), 
     if let Some((fd, _)) = all.find(|(fd, special)| special.is_queue() && is_lost(fd)) {
         return Err(UserError::File {
             path: format!("its POSIX message queue (descriptor {fd})"),
-            why: "the kernel makes no other one (/proc/sys/fs/mqueue, RLIMIT_MSGQUEUE)".into(),
+            why: "the kernel does not create it (see /proc/sys/fs/mqueue, RLIMIT_MSGQUEUE)".into(),
         });
     }
     let is_missed =
@@ -298,6 +298,9 @@ fn restore_streams(saved: &OpenFilesAtCut, now: &OpenFilesAtCut) {
 }
 
 /// Restores content, size and offset of a file.
+///
+/// # Errors
+/// Fails if a system call fails, or the file is shorter than at the cut.
 fn rewind(fd: i32, file: &OpenFile) -> Result<(), UserError> {
     if let Some(nameless) = &file.nameless
         && nameless.fill(fd, file.flags).is_err()
@@ -305,7 +308,7 @@ fn rewind(fd: i32, file: &OpenFile) -> Result<(), UserError> {
         return Err(file.failed("cannot be given its content"));
     }
     let size = stat(fd).map_or(0, |stat| stat.st_size);
-    // SAFETY: ftruncate(2) and lseek(2) on the program's file.
+    // SAFETY: ftruncate(2) and lseek(2) access no memory.
     unsafe {
         if file.is_writable() && size > file.size && libc::ftruncate(fd, file.size) != 0 {
             return Err(file.failed("cannot be truncated to its former size"));

@@ -7,8 +7,8 @@
 //! offsets (`super::files`).
 //!
 //! A pipe that a wrapper script has created as standard input is different: no process stores its
-//! data. Then reads are only detected (inotify(7)), and a recovery that would need the data ends
-//! the job.
+//! data. Reads of such a pipe are only detected (inotify(7)), and a recovery that would need the
+//! data ends the job.
 #![allow(unsafe_code)]
 
 mod feed;
@@ -29,9 +29,9 @@ use understudy_numbers::{Epoch, Guardian};
 #[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct InputAtCut {
     relayed: Option<RelayedInput>,
-    /// Number of cuts before which the program has read a pipe that is not relayed.
+    /// Number of cuts that found new reads of a pipe that is not relayed.
     reads: u64,
-    /// True if this pipe, which is not relayed, is empty and has no writer.
+    /// True if the pipe that is not relayed is empty and has no writer.
     has_ended: bool,
 }
 
@@ -91,7 +91,7 @@ fn is_pipe(fd: i32) -> bool {
     open_descriptors::stat(fd).is_some_and(|stat| stat.st_mode & libc::S_IFMT == libc::S_IFIFO)
 }
 
-/// Watches standard input; `None` if the user has too many watches.
+/// Watches standard input; `None` on failure, for example if the user has too many watches.
 fn watch() -> Option<File> {
     // SAFETY: inotify_init1(2) returns a new descriptor, which only the `File` owns.
     // inotify_add_watch(2) reads a valid string.
@@ -103,15 +103,16 @@ fn watch() -> Option<File> {
     }
 }
 
-/// Replaces standard input by an empty input.
+/// Replaces standard input, if it is a pipe, by `/dev/null`.
 ///
-/// Called in a process that only replays a worker's calls. If this process is a child of the
-/// worker, the worker would miss the data that the child reads.
+/// Called in a process that only replays a worker's calls. Such a process may have the worker's
+/// pipe, and the worker would miss the data that the replay reads.
 pub fn replace_by_empty_input() {
     if !is_pipe(libc::STDIN_FILENO) {
         return;
     }
-    // SAFETY: open(2), dup2(2) and close(2) of descriptors of this process, which has one thread.
+    // SAFETY: open(2) reads a valid string, dup2(2) and close(2) access no memory. This process has
+    // one thread, which does not use standard input meanwhile.
     unsafe {
         let nothing = libc::open(c"/dev/null".as_ptr(), libc::O_RDONLY);
         libc::dup2(nothing, libc::STDIN_FILENO);
@@ -228,13 +229,17 @@ impl Input {
 
     /// Restores the position of the program's input, after all other descriptors.
     ///
-    /// `own` is true if this process is the one that was saved.
-    pub(super) fn restore(&mut self, saved: &InputAtCut, own: bool) -> Result<(), UserError> {
+    /// `is_survivor` is true in a process that rolls back.
+    pub(super) fn restore(
+        &mut self,
+        saved: &InputAtCut,
+        is_survivor: bool,
+    ) -> Result<(), UserError> {
         match &saved.relayed {
             Some(relayed) => self.restore_relayed(relayed)?,
             None => self.detach(),
         }
-        self.restore_other(saved, own)
+        self.restore_other(saved, is_survivor)
     }
 
     /// Ends relayed input of this process, because the saved process had none.
@@ -249,18 +254,18 @@ impl Input {
     }
 
     /// Restores input that is not relayed, or refuses if its data would be needed again.
-    fn restore_other(&mut self, saved: &InputAtCut, own: bool) -> Result<(), UserError> {
-        const OF_WRAPPER: &str = "it is a pipe that the program's wrapper has made";
-        if own {
+    fn restore_other(&mut self, saved: &InputAtCut, is_survivor: bool) -> Result<(), UserError> {
+        const WRAPPER_PIPE: &str = "it is a pipe that the program's wrapper has made";
+        if is_survivor {
             let now = self.capture()?;
             return match (now.reads, now.has_ended) == (saved.reads, saved.has_ended) {
                 true => Ok(()),
-                false => Err(UserError::Input(OF_WRAPPER.into())),
+                false => Err(UserError::Input(WRAPPER_PIPE.into())),
             };
         }
         if saved.reads > 0 {
             if !saved.has_ended {
-                return Err(UserError::Input(OF_WRAPPER.into()));
+                return Err(UserError::Input(WRAPPER_PIPE.into()));
             }
             let pipe = ended_pipe().map_err(|error| UserError::Input(error.to_string()))?;
             duplicate_to(&pipe, libc::STDIN_FILENO, false);
@@ -298,7 +303,7 @@ impl Input {
             for (&fd, &is_close_on_exec) in &saved.descriptors {
                 duplicate_to(pipe, fd, is_close_on_exec);
             }
-            // SAFETY: fcntl(2) of a descriptor of this process.
+            // SAFETY: fcntl(2) with F_SETFL accesses no memory.
             unsafe { libc::fcntl(pipe.as_raw_fd(), libc::F_SETFL, saved.flags) };
         }
         let is_new = |fd: &&i32| !saved.descriptors.contains_key(fd);

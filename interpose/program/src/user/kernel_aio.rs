@@ -9,8 +9,8 @@
 //!
 //! Before a recovery restores files and memory, it destroys all contexts, which waits for their
 //! requests. Then it creates the contexts of the checkpoint, and mremap(2) moves their rings to the
-//! former addresses. The kernel has a copy of the tail that the ring's memory does not set;
-//! requests that read nothing advance it to its former value.
+//! former addresses. The kernel uses a separate copy of the tail, which does not change with the
+//! ring's memory; requests that read nothing advance the tail to its former value.
 #![allow(unsafe_code)]
 
 use super::kernel_calls::kernel_calls;
@@ -80,7 +80,7 @@ fn may_exist() -> bool {
     CONTEXTS.read().is_none_or(|count| count.trim() != "0")
 }
 
-/// True if mappings of devices and rings may exist.
+/// True if mappings of devices, or rings, may exist.
 pub(super) fn may_have_rings() -> bool {
     sharing::count() > 0 || may_exist()
 }
@@ -307,7 +307,7 @@ impl SavedContext {
         let now = unsafe { header(self.address) };
         match (now.head, now.tail) == (self.head, self.tail) {
             true => Ok(()),
-            false => Err(Error::other("its ring cannot be filled as it was")),
+            false => Err(Error::other("head and tail of its ring cannot be restored")),
         }
     }
 

@@ -17,8 +17,9 @@ use xxhash_rust::xxh3::xxh3_64;
 
 /// Records the state before the program runs; called in the process's first constructor.
 ///
-/// The state comprises the mappings that ld.so made for itself (its first heap with the link maps
-/// and the main thread's control block), and the layout that is compared between ranks.
+/// The state comprises inherited descriptors, standard input, attributes of the process, the
+/// mappings that ld.so made for itself (its first heap with the link maps and the main thread's
+/// control block), and the layout that is compared between ranks.
 pub fn record_start(rt: &Runtime) {
     super::files::record_inherited(rt);
     rt.input.borrow_mut().start_watch();
@@ -183,9 +184,10 @@ fn first_difference(ours: &[(String, u64)], theirs: &[(String, u64)]) -> String 
 
 /// Returns the live part of the main thread's stack, given its stack pointer.
 ///
-/// The live part lies above the pointer and includes the red zone below it. While the thread uses
-/// another stack, such as a coroutine's, the whole stack counts as live, because the position where
-/// the thread left it is unknown.
+/// The live part extends from the page with the red zone, which lies directly below the address in
+/// the pointer, to the end of the stack. While the thread uses another stack, such as a
+/// coroutine's, the whole main stack counts as live, because the position where the thread left the
+/// main stack is unknown.
 pub fn live_stack(rsp: u64, layout: &Layout) -> AddrRange {
     const RED_ZONE: u64 = 128;
     let end = crate::process_info::info().stack_end as u64;

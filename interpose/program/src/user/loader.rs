@@ -1,8 +1,8 @@
 //! Libraries that the program has opened since MPI_Init (dlopen(3)), and ld.so's state of them.
 //!
 //! ld.so's state consists of its records of libraries, and of numbers and blocks of thread-local
-//! data. The program side and the runtime side share one ld.so, so the image does not contain this
-//! state. A recovery restores it in one of two ways:
+//! data. All three sides share one ld.so, so the image does not contain this state. A recovery
+//! restores it in one of two ways:
 //!
 //! ```text
 //!   surviving process   restores its own copy of ld.so's memory             (memory)
@@ -10,7 +10,7 @@
 //! ```
 //!
 //! The libraries' own mappings and pages are part of the image. If a library of the program could
-//! not be restored, the first cut after its opening is refused.
+//! not be restored, the cuts after its opening are refused.
 #![allow(unsafe_code)]
 
 mod dtv;
@@ -121,7 +121,7 @@ const MAX_SNAPSHOTS: usize = 16;
 /// Maximum number of operations; more would make every checkpoint large.
 const MAX_OPERATIONS: usize = 5000;
 
-/// State before the program opened any library.
+/// Counts at the start and in MPI_Init, with which later states are compared.
 #[derive(Clone, Copy)]
 struct LoaderStart {
     /// Number of libraries at the start.
@@ -273,7 +273,8 @@ pub fn check(loaded: &LoaderState) -> Result<(), UserError> {
 /// Only then can ld.so of a replacement place its own record at this address.
 fn is_record(handle: u64) -> bool {
     let heap = PROGRAM_LD_HEAP as u64..(PROGRAM_LD_HEAP + LD_HEAP_SIZE) as u64;
-    // SAFETY: the header of a block of the heap that contains the address.
+    // SAFETY: the handle is the address of a block of ld.so's heap, in which the preload library
+    // places a header before each block.
     heap.contains(&handle)
         && unsafe { ((handle as usize - LD_HEAP_HEADER) as *const [usize; 2]).read()[1] == 1 }
 }
@@ -340,7 +341,7 @@ pub fn restore(loaded: &LoaderState, saved: &LoaderAtCut) -> Result<(), UserErro
             .find(|(key, _)| *key == saved.key);
         snapshot.map(|(_, snapshot)| snapshot.restore())
     };
-    let refused = || UserError::Library("what the program has opened since".into());
+    let refused = || UserError::Library("a library".into());
     match restored {
         Some(true) => {}
         Some(false) => return Err(refused()),
@@ -366,10 +367,11 @@ pub fn restore(loaded: &LoaderState, saved: &LoaderAtCut) -> Result<(), UserErro
 /// True if the program is in a call of ld.so.
 ///
 /// An example is a library that is being opened, and whose constructor calls MPI. No checkpoint
-/// can be taken in such a call, because a restored ld.so would not be in it.
+/// can be taken in such a call, because the restored state of ld.so would not include the call.
 pub fn is_loading() -> bool {
     let mut found = false;
-    // SAFETY: the unwinder passes this argument to `find_loader_frame`, on this stack.
+    // SAFETY: the unwinder passes this argument to `find_loader_frame` only during this call, while
+    // `found` exists.
     unsafe { unwinder::_Unwind_Backtrace(find_loader_frame, (&raw mut found).cast()) };
     found
 }

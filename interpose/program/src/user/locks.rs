@@ -69,8 +69,10 @@ fn find_owners(
     changed: &[ThreadNumberChange],
     users: u32,
 ) -> Vec<(usize, ThreadNumber)> {
-    /// Number of words before the owner's, in a mutex and in a read-write lock.
-    const BEFORE: (usize, usize) = (1, 3);
+    /// Number of words of a mutex before the owner's word.
+    const MUTEX_PREFIX: usize = 1;
+    /// Number of words of a read-write lock before the owner's word.
+    const WRITE_LOCK_PREFIX: usize = 3;
     let old = || changed.iter().map(|(old, _)| old.0);
     let (Some(least), Some(most)) = (old().min(), old().max()) else {
         return Vec::new();
@@ -98,8 +100,8 @@ fn find_owners(
                 at.checked_sub(before)
                     .map_or(&[][..], |first| &words[first..])
             };
-            if is_mutex_of_owner(from(BEFORE.0), old.0, users)
-                || is_written_lock(from(BEFORE.1), old.0, users)
+            if is_mutex_of_owner(from(MUTEX_PREFIX), old.0, users)
+                || is_written_lock(from(WRITE_LOCK_PREFIX), old.0, users)
             {
                 found.push((at, new));
             }
@@ -166,8 +168,8 @@ fn searched_ranges(
 
 /// Gives locks in the loaded memory to the threads whose numbers have changed.
 ///
-/// `changed` contains all threads, and `pages` (sorted) all pages that may contain locks that
-/// these threads hold.
+/// `changed` contains all threads, including those with unchanged numbers, and `pages` (sorted) all
+/// pages that may contain locks that these threads hold.
 pub fn renumber_owners(
     changed: &[ThreadNumberChange],
     layout: &Layout,
@@ -329,7 +331,9 @@ mod tests {
         }
     }
 
-    /// `may_be_in` reports only pages that contain an owner.
+    /// The page with the owner's word of a held lock is reported.
+    ///
+    /// Pages of zeros are not reported.
     #[test]
     fn an_owner_is_seen_in_its_page_whatever_the_lock() {
         let owners = LockOwners::new(
@@ -406,7 +410,7 @@ mod tests {
         }
     }
 
-    /// Numbers of threads may be as small as other words of a lock.
+    /// The owner's number equals the lock word; only the owner's word is replaced.
     #[test]
     fn a_small_number_is_not_taken_for_a_lock() {
         let recursive = |owner| [join(2, 1), join(owner, 1), join(1, 0), 0, 0];
@@ -433,7 +437,7 @@ mod tests {
         assert_eq!(unsafe { libc::pthread_mutex_unlock(lock) }, 0);
     }
 
-    /// Words outside of the memory are not examined.
+    /// A lock that extends over the border of the memory is not found.
     #[test]
     fn a_lock_at_the_border_is_none() {
         let mut memory = Memory::new();

@@ -14,7 +14,7 @@ fn limit(minimum: MinimumLimit, new: Option<libc::rlimit64>) -> Option<libc::rli
         rlim_max: 0,
     };
     let new = new.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-    // SAFETY: prlimit64(2) of this process.
+    // SAFETY: prlimit64(2) reads `new`, unless it is null, and writes `before`.
     let rc = unsafe {
         libc::syscall(
             libc::SYS_prlimit64,

@@ -40,7 +40,7 @@ pub(super) fn of_thread() -> Policy {
 /// Returns the policy of the memory at an address.
 ///
 /// The result for memory without a policy is MPOL_DEFAULT, not the thread's policy.
-fn of_address(address: u64) -> Policy {
+fn policy_at(address: u64) -> Policy {
     const MPOL_F_ADDR: usize = 2;
     read(address, MPOL_F_ADDR)
 }
@@ -103,7 +103,7 @@ pub(super) fn set_of_thread(value: &[u8]) -> bool {
 /// Sets the policy of a range.
 ///
 /// Moves the pages to the nodes of the policy.
-fn set_of_range(range: AddrRange, value: &[u8]) -> bool {
+fn set_range_policy(range: AddrRange, value: &[u8]) -> bool {
     const MPOL_MF_MOVE: usize = 2;
     // SAFETY: mbind(2) with a mask of this number of bits; the content of pages is unchanged.
     arguments(value).is_some_and(|(policy, mask, bits)| unsafe {
@@ -140,7 +140,7 @@ pub(super) fn capture(has_loaded: bool, layout: &Layout) -> RangePolicies {
         let Some(first) = pages.first() else {
             continue;
         };
-        let policy = of_address(first.range().start);
+        let policy = policy_at(first.range().start);
         if is_set(&policy) {
             saved.add(policy, pages);
         }
@@ -169,7 +169,7 @@ pub(super) fn restore(has_loaded: &Cell<bool>, saved: &RangePolicies, layout: &L
 
 fn apply(pages: &[PageRun], policy: &[u8]) {
     for run in pages {
-        if !set_of_range(run.range(), policy) {
+        if !set_range_policy(run.range(), policy) {
             log::warn!(
                 "{}",
                 message::memory_policy_not_restored(run.range(), io::Error::last_os_error())
@@ -226,7 +226,7 @@ fn has_policy_of_object(vma: &Vma, named: AddrRange) -> bool {
     }
     vma.range.intersect(named).is_some_and(|part| {
         let mut pages = (part.start..part.end).step_by(PAGE_SIZE);
-        pages.any(|address| is_set(&of_address(address)))
+        pages.any(|address| is_set(&policy_at(address)))
     })
 }
 
@@ -244,15 +244,15 @@ mod tests {
         // SAFETY: a new mapping.
         let at = unsafe { libc::mmap(std::ptr::null_mut(), length, access, flags, -1, 0) } as u64;
         let page = |number: u64| AddrRange::new(at + number * 4096, at + (number + 1) * 4096);
-        assert!(!is_set(&of_address(at)));
-        if !set_of_range(page(1), &BIND_TO_NODE_0) {
+        assert!(!is_set(&policy_at(at)));
+        if !set_range_policy(page(1), &BIND_TO_NODE_0) {
             eprintln!("mbind is not permitted here");
             return;
         }
-        assert_eq!(of_address(at + 4096), BIND_TO_NODE_0);
-        assert!(!is_set(&of_address(at)) && !is_set(&of_address(at + 2 * 4096)));
-        assert!(set_of_range(page(1), &0i32.to_ne_bytes()));
-        assert!(!is_set(&of_address(at + 4096)));
+        assert_eq!(policy_at(at + 4096), BIND_TO_NODE_0);
+        assert!(!is_set(&policy_at(at)) && !is_set(&policy_at(at + 2 * 4096)));
+        assert!(set_range_policy(page(1), &0i32.to_ne_bytes()));
+        assert!(!is_set(&policy_at(at + 4096)));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use understudy_abi::RUNTIME_FD_BASE;
 
-/// Descriptors of both sides that were open at the last listing.
+/// Descriptors of all sides that were open at the last listing.
 static LISTED: Mutex<Vec<i32>> = Mutex::new(Vec::new());
 
 /// Returns the open descriptors of the program side, in order.
@@ -110,7 +110,7 @@ pub(super) fn path_of(fd: i32) -> PathBuf {
 /// True if two descriptors share one open file description.
 pub(super) fn is_same_description(one: i32, other: i32) -> bool {
     const KCMP_FILE: i32 = 0;
-    // SAFETY: kcmp(2) on descriptors of this process.
+    // SAFETY: kcmp(2) with KCMP_FILE accesses no memory.
     unsafe {
         let pid = libc::getpid();
         libc::syscall(libc::SYS_kcmp, pid, pid, KCMP_FILE, one, other) == 0

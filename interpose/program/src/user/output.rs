@@ -40,6 +40,8 @@ pub fn attach(rt: &Runtime, path: PathBuf, is_silent: bool) {
 }
 
 /// True if threads on this node have changed files since the cut of `epoch`.
+///
+/// Only threads without the MPI lock count: their effects are not in the undo log.
 pub fn have_effects_since(rt: &Runtime, epoch: Epoch) -> bool {
     let ledgers = (0..process_info::process_count())
         .map(ProcessNumber)
@@ -61,10 +63,10 @@ pub fn failure_record(
 
 /// Restores the output positions of a cut.
 ///
-/// `own` is true in the process that was saved.
-pub fn restore(rt: &Runtime, saved: &StreamPositions, own: bool) {
+/// `is_survivor` is true in a process that rolls back.
+pub fn restore(rt: &Runtime, saved: &StreamPositions, is_survivor: bool) {
     let inherited = rt.ledgers.borrow().inherited;
-    stream_relay::restore(saved, own, inherited);
+    stream_relay::restore(saved, is_survivor, inherited);
 }
 
 fn path_of(rt: &Runtime, process: ProcessNumber) -> Option<PathBuf> {

@@ -26,7 +26,7 @@ pub struct ProcessSettings {
     limits: Vec<u64>,
     /// Address, flags and size of `stack_t`.
     signal_stack: [u64; 3],
-    /// Processor features of [`ON_REQUEST`] that the program may use.
+    /// Processor features of [`FEATURES_ON_REQUEST`] that the program may use.
     features: u64,
     /// Name of the thread that made the cut (prctl(2), PR_SET_NAME).
     name: [u8; 16],
@@ -38,10 +38,10 @@ pub struct ProcessSettings {
 /// Processor features that a process may use only after requesting permission.
 ///
 /// AMX's tile data is the only one so far (the kernel's Documentation/arch/x86/xstate.rst).
-const ON_REQUEST: u64 = 1 << TILE_DATA;
+const FEATURES_ON_REQUEST: u64 = 1 << TILE_DATA;
 const TILE_DATA: u32 = 18;
 
-/// Returns the features of [`ON_REQUEST`] that this process may use.
+/// Returns the features of [`FEATURES_ON_REQUEST`] that this process may use.
 fn features() -> u64 {
     const ARCH_GET_XCOMP_PERM: i32 = 0x1022;
     let mut permitted = 0u64;
@@ -54,7 +54,7 @@ fn features() -> u64 {
             &raw mut permitted,
         )
     };
-    permitted & ON_REQUEST
+    permitted & FEATURES_ON_REQUEST
 }
 
 /// Requests permission for features that the process may not use yet.
@@ -65,7 +65,7 @@ fn request_features(wanted: u64) -> Result<(), UserError> {
     if wanted & !features() == 0 {
         return Ok(());
     }
-    // SAFETY: arch_prctl(2) that only grants a permission.
+    // SAFETY: arch_prctl(2) grants a permission, and accesses no memory.
     match unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, TILE_DATA) } {
         0 => Ok(()),
         _ => Err(UserError::Processor(io::Error::last_os_error())),
@@ -84,7 +84,7 @@ fn limit(which: u32) -> Option<libc::rlimit64> {
         rlim_cur: 0,
         rlim_max: 0,
     };
-    // SAFETY: prlimit64(2) of this process.
+    // SAFETY: prlimit64(2) writes a structure of this function.
     let result = unsafe {
         libc::syscall(
             libc::SYS_prlimit64,
@@ -156,7 +156,7 @@ impl ProcessSettings {
 
     /// True if the program uses AMX's tile registers.
     pub fn uses_tiles(&self) -> bool {
-        self.features & ON_REQUEST != 0
+        self.features & FEATURES_ON_REQUEST != 0
     }
 }
 
@@ -209,7 +209,7 @@ pub fn restore(saved: &ProcessSettings, is_callers: bool) -> Result<(), UserErro
             continue;
         };
         value.rlim_cur = soft;
-        // SAFETY: prlimit64(2) of this process.
+        // SAFETY: prlimit64(2) reads a structure of this function.
         let result = unsafe {
             libc::syscall(
                 libc::SYS_prlimit64,
@@ -233,7 +233,7 @@ pub fn restore(saved: &ProcessSettings, is_callers: bool) -> Result<(), UserErro
         // SAFETY: prctl(2) with a string of at most 16 bytes.
         unsafe { libc::prctl(libc::PR_SET_NAME, saved.name.as_ptr()) };
     }
-    // SAFETY: setpriority(2) of this thread.
+    // SAFETY: setpriority(2) accesses no memory; its target is this thread.
     if saved.nice != nice() && unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, saved.nice) } != 0
     {
         log::warn!(
@@ -273,10 +273,10 @@ mod tests {
         };
         assert!(request_features(0).is_ok());
         assert_eq!(features(), 0, "not requested yet");
-        let answer = request_features(ON_REQUEST);
-        if supported & ON_REQUEST != 0 {
+        let answer = request_features(FEATURES_ON_REQUEST);
+        if supported & FEATURES_ON_REQUEST != 0 {
             assert!(answer.is_ok(), "{answer:?}");
-            assert_eq!(features(), ON_REQUEST);
+            assert_eq!(features(), FEATURES_ON_REQUEST);
         } else {
             let text = answer.expect_err("this processor has none").to_string();
             assert!(

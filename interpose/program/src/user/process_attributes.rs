@@ -42,19 +42,19 @@ const ATTRIBUTES: [Attribute; 10] = [
     },
     Attribute {
         name: "the timer slack",
-        read: || file(&SLACK),
+        read: || read_file(&SLACK),
         write: |value| set_file("timerslack_ns", value),
         is_callers: false,
     },
     Attribute {
         name: "the OOM score adjustment",
-        read: || file(&OOM_SCORE),
+        read: || read_file(&OOM_SCORE),
         write: |value| set_file("oom_score_adj", value),
         is_callers: false,
     },
     Attribute {
         name: "the filter of core dumps",
-        read: || file(&DUMP_FILTER),
+        read: || read_file(&DUMP_FILTER),
         write: |value| set_file("coredump_filter", &[b"0x", value].concat()),
         is_callers: false,
     },
@@ -124,7 +124,7 @@ pub(super) fn restore(start: &[AttributeValue], saved: &ChangedAttributes, is_ma
 }
 
 /// Returns the number of the main thread.
-fn main() -> libc::c_long {
+fn main_thread() -> libc::c_long {
     libc::c_long::from(std::process::id())
 }
 
@@ -137,7 +137,7 @@ fn processors() -> AttributeValue {
     let length = unsafe {
         libc::syscall(
             libc::SYS_sched_getaffinity,
-            main(),
+            main_thread(),
             mask.len(),
             mask.as_mut_ptr(),
         )
@@ -151,7 +151,7 @@ fn set_processors(mask: &[u8]) -> bool {
     unsafe {
         libc::syscall(
             libc::SYS_sched_setaffinity,
-            main(),
+            main_thread(),
             mask.len(),
             mask.as_ptr(),
         ) == 0
@@ -167,7 +167,7 @@ fn scheduling() -> AttributeValue {
     let rc = unsafe {
         libc::syscall(
             libc::SYS_sched_getattr,
-            main(),
+            main_thread(),
             attributes.as_mut_ptr(),
             attributes.len(),
             0,
@@ -179,7 +179,14 @@ fn scheduling() -> AttributeValue {
 
 fn set_scheduling(attributes: &[u8]) -> bool {
     // SAFETY: sched_setattr(2) with a structure whose first field is its length.
-    unsafe { libc::syscall(libc::SYS_sched_setattr, main(), attributes.as_ptr(), 0) == 0 }
+    unsafe {
+        libc::syscall(
+            libc::SYS_sched_setattr,
+            main_thread(),
+            attributes.as_ptr(),
+            0,
+        ) == 0
+    }
 }
 
 /// `IOPRIO_WHO_PROCESS` of ioprio_get(2).
@@ -187,7 +194,7 @@ const IO_PROCESS: libc::c_long = 1;
 
 fn io_priority() -> AttributeValue {
     // SAFETY: ioprio_get(2) accesses no memory.
-    let priority = unsafe { libc::syscall(libc::SYS_ioprio_get, IO_PROCESS, main()) };
+    let priority = unsafe { libc::syscall(libc::SYS_ioprio_get, IO_PROCESS, main_thread()) };
     priority.to_ne_bytes().to_vec()
 }
 
@@ -197,14 +204,21 @@ fn number(value: &[u8]) -> libc::c_long {
 
 fn set_io_priority(value: &[u8]) -> bool {
     // SAFETY: ioprio_set(2) accesses no memory.
-    unsafe { libc::syscall(libc::SYS_ioprio_set, IO_PROCESS, main(), number(value)) == 0 }
+    unsafe {
+        libc::syscall(
+            libc::SYS_ioprio_set,
+            IO_PROCESS,
+            main_thread(),
+            number(value),
+        ) == 0
+    }
 }
 
 static SLACK: ProcFile = ProcFile::new("/proc/self/timerslack_ns");
 static OOM_SCORE: ProcFile = ProcFile::new("/proc/self/oom_score_adj");
 static DUMP_FILTER: ProcFile = ProcFile::new("/proc/self/coredump_filter");
 
-fn file(file: &ProcFile) -> AttributeValue {
+fn read_file(file: &ProcFile) -> AttributeValue {
     file.read().unwrap_or_default().trim_ascii().into()
 }
 

@@ -17,19 +17,19 @@ fn carried() -> &'static CarriedTime {
 
 /// Reads the values at a cut.
 pub(super) fn capture() -> ProcessorTime {
-    ProcessorTime(seen(own(Rounding::Up)))
+    ProcessorTime(seen_reading(kernel_reading(Rounding::Up)))
 }
 
 /// Ensures that the program sees no smaller values than at the cut.
 ///
-/// `is_own` is true if this process was saved, or has become a replacement since the cut. Its
+/// `is_survivor` is true if this process was saved, or has become a replacement since the cut. The
 /// values then continue from those that the program has seen.
-pub(super) fn restore(saved: &ProcessorTime, is_own: bool) {
-    let now = own(Rounding::Down);
+pub(super) fn restore(saved: &ProcessorTime, is_survivor: bool) {
+    let now = kernel_reading(Rounding::Down);
     let is_less = |now: &Reading| now.iter().zip(&saved.0).any(|(now, then)| now < then);
     let mut wanted = saved.0;
-    if is_own {
-        let seen = seen(now);
+    if is_survivor {
+        let seen = seen_reading(now);
         if !is_less(&seen) {
             return;
         }
@@ -44,11 +44,12 @@ fn process() -> i32 {
     std::process::id() as i32
 }
 
-fn seen(own: Reading) -> Reading {
+/// Returns the values that the program sees if the kernel has the values `kernel`.
+fn seen_reading(kernel: Reading) -> Reading {
     if carried().owner() != process() {
-        return own;
+        return kernel;
     }
-    std::array::from_fn(|place| carried().seen(place, own[place]))
+    std::array::from_fn(|place| carried().seen(place, kernel[place]))
 }
 
 /// Rounding of other threads' times, which the kernel reports in ticks only.
@@ -59,7 +60,7 @@ enum Rounding {
 }
 
 /// Reads the kernel's values.
-fn own(rounding: Rounding) -> Reading {
+fn kernel_reading(rounding: Rounding) -> Reading {
     let main = process();
     // SAFETY: gettid(2) has no arguments and accesses no memory.
     let is_main = unsafe { libc::gettid() } == main;
@@ -89,10 +90,11 @@ const NO_CLOCK: libc::clockid_t = libc::clockid_t::MAX;
 
 /// Returns the clock of a thread of this process (pthread_getcpuclockid(3)).
 fn clock_of_thread(number: i32) -> libc::clockid_t {
-    const OF_THREAD: i32 = 1 << 2;
+    /// CPUCLOCK_PERTHREAD_MASK of the kernel.
+    const PER_THREAD: i32 = 1 << 2;
     /// `CPUCLOCK_SCHED` of the kernel.
     const EXACT: i32 = 2;
-    (!number << 3) | OF_THREAD | EXACT
+    (!number << 3) | PER_THREAD | EXACT
 }
 
 /// Reads a clock; zero if the kernel does not support it.
@@ -119,7 +121,7 @@ fn usage(who: i32) -> Usage {
 
 const _: () = assert!(size_of::<libc::rusage>() == 8 * (2 + USAGE_VALUES));
 
-/// Indices into [`Usage`] after the times.
+// Indices into `Usage`, which begins with the two times and the largest resident set.
 const MINOR_FAULTS: usize = 6;
 const MAJOR_FAULTS: usize = 7;
 const BLOCKS_IN: usize = 9;

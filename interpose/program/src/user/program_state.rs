@@ -82,26 +82,27 @@ impl ProgramState {
 
     /// Restores the state, after the pages.
     ///
-    /// `own` is true if this process is the one that was saved.
-    pub fn restore(&self, rt: &Runtime, own: bool) -> Result<(), UserError> {
+    /// `is_survivor` is true in a process that rolls back: this process was saved, or has become a
+    /// replacement since the cut.
+    pub fn restore(&self, rt: &Runtime, is_survivor: bool) -> Result<(), UserError> {
         let is_mains = self.threads.is_restored_by_main();
         kernel_aio::restore(&self.kernel_aio)?;
         tls::restore(&self.thread_locals)?;
         // Signals of timers that the program set after the cut may have no handler in the image.
         timers::stop();
         process::stop_timers();
-        if own {
+        if is_survivor {
             rt.children.restore(&self.children);
         }
         undo::resume_children(rt);
         signals::restore(&self.signals, is_mains);
-        files::restore(rt, &self.files, own)?;
-        rt.input.borrow_mut().restore(&self.input, own)?;
+        files::restore(rt, &self.files, is_survivor)?;
+        rt.input.borrow_mut().restore(&self.input, is_survivor)?;
         system_v::restore(rt, &self.system_v)?;
-        output::restore(rt, &self.output, own);
+        output::restore(rt, &self.output, is_survivor);
         accelerator::restore(rt, self.has_devices);
         process_attributes::restore(&rt.attributes.borrow(), &self.attributes, is_mains);
-        processor_time::restore(&self.processor_time, own);
+        processor_time::restore(&self.processor_time, is_survivor);
         rt.advice.restore(&self.advice, &self.layout);
         memory_policy::restore(&rt.has_loaded_policies, &self.memory_policies, &self.layout);
         // A driver identifies its process by the kernel's process number, so the number that the

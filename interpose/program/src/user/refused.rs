@@ -65,10 +65,10 @@ fn check_mappings() -> Result<(), UserError> {
         return Ok(());
     }
     let all = procmap::read_outside(zones())?;
-    let is_own = |vma: &&Vma| zones().owner_at(vma, vma.range.start) == Owner::Device;
+    let is_device = |vma: &&Vma| zones().owner_at(vma, vma.range.start) == Owner::Device;
     let (rings, others): (Vec<&Vma>, Vec<&Vma>) = all
         .iter()
-        .filter(is_own)
+        .filter(is_device)
         .partition(|vma| kernel_aio::is_ring(vma));
     if let Some(vma) = others.first() {
         let path = String::from_utf8_lossy(&vma.path);
@@ -87,6 +87,6 @@ pub fn must_be_replaced(rt: &Runtime) -> bool {
         .and_then(|()| check_threads(rt))
         .and_then(|()| memory_policy::check());
     result
-        .inspect_err(|why| log::info!("this process cannot be set back: {why}"))
+        .inspect_err(|why| log::info!("this process cannot be rolled back: {why}"))
         .is_err()
 }

@@ -14,7 +14,7 @@ use understudy_image::vmas::{Owner, REMOVED, Vma};
 use understudy_image::window_memory::WindowPart;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Writable shared mapping of an object that has a name.
+/// Writable shared mapping of a file or another object with an inode, except MPI windows.
 pub struct SharedMapping {
     /// Hash that identifies the mapped object on all hosts; never zero.
     pub identity: u64,

@@ -1,4 +1,4 @@
-//! Signal dispositions, the signal mask, the working directory and the file mode creation mask.
+//! State of signals, the working directory and the file mode creation mask.
 #![allow(unsafe_code)]
 
 pub(super) mod action;
@@ -17,7 +17,7 @@ use understudy_catalogue::message;
 use understudy_formats::events::realtime_ns;
 use understudy_mpi::cancellation;
 
-/// Process-wide settings that the program may have changed.
+/// Signals, working directory and file mode creation mask at a cut.
 #[derive(Clone, Debug, Default, bincode::Encode, bincode::Decode)]
 pub struct SignalState {
     actions: Vec<Action>,
@@ -104,7 +104,7 @@ impl SignalState {
             let is_missing = time > self.captured_at_ns || time > 0 && was_pending;
             if is_missing && self.actions[index][0] > SIG_IGN {
                 log::info!("signal {signal} was sent after the checkpoint: it is sent again");
-                // SAFETY: kill(2) to this process.
+                // SAFETY: kill(2) accesses no memory; its target is this process.
                 unsafe { libc::kill(libc::getpid(), signal) };
             }
         }
@@ -127,11 +127,11 @@ fn restore_pending(saved: &SignalState) {
     pending_signals::restore(&blocked);
 }
 
-/// Restores dispositions, masks and the working directory.
+/// Restores dispositions, pending signals, masks and the working directory.
 ///
 /// A pending signal for which the program had no handler at the cut is discarded, because its
 /// default action could end the process. Handlers of the runtime side are not changed. The signal
-/// mask is restored only if this thread made the cut (`is_callers`).
+/// mask and the pending signals are restored only if this thread made the cut (`is_callers`).
 pub fn restore(saved: &SignalState, is_callers: bool) {
     keep_out(&saved.actions);
     cancellation::restore_program(saved.cancellation);

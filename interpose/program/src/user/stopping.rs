@@ -8,7 +8,7 @@ pub fn stop_threads(rt: &Runtime) -> bool {
     threads::stop(rt) && timers::have_no_lost_expiry(rt)
 }
 
-/// Stops all threads, and completes the kernel's pending requests for the program.
+/// Stops all threads, and destroys all contexts of kernel AIO after their requests.
 pub fn stop_for_good(rt: &Runtime) -> Result<(), UserError> {
     threads::stop_for_good(rt)?;
     kernel_aio::destroy_all()

@@ -153,7 +153,7 @@ pub(super) fn capture() -> Result<SystemVObjectsAtCut, UserError> {
 
 /// Removes the objects that this process has created.
 ///
-/// For a spare that no worker needs, which has created them before MPI_Init.
+/// Called in a spare that no worker needs, and whose program has created objects before MPI_Init.
 pub fn remove_created_system_v() {
     for known in objects().all().filter(|it| it.flags & CREATED != 0) {
         remove_object(&known);
@@ -162,7 +162,10 @@ pub fn remove_created_system_v() {
 
 fn remove_object(known: &SystemVObject) {
     if let Err(error) = remove(known.kind, known.real) {
-        log::warn!("{}: {error}", name(known.kind, known.identifier));
+        log::warn!(
+            "{} could not be removed: {error}",
+            name(known.kind, known.identifier)
+        );
     }
 }
 
@@ -202,7 +205,7 @@ impl Content {
 }
 
 impl SavedObject {
-    /// Restores the object; `is_here` is true if it was created on this host.
+    /// Restores the object; `is_here` is true in the IPC namespace of the cut.
     fn restore(&self, rt: &Runtime, is_here: bool) -> io::Result<()> {
         let still_exists = is_here
             && match &self.content {

@@ -1,7 +1,7 @@
 //! Threads of the program other than the one that has called MPI.
 //!
 //! ```text
-//!   cut        stop ── all threads that receive the signal, or the cut is postponed
+//!   cut        stop ── all threads are stopped by a signal, or the cut is postponed
 //!              save ── the kernel's state of each; the rest is in the image, with the signal frame
 //!              resume
 //!   recovery   stop ── before files or memory are restored
@@ -37,7 +37,7 @@ pub use stop::Threads;
 pub use stop_error::StopError;
 pub(super) use waiting::pending_call;
 
-/// Publishes the offset of the kernel's numbers of threads, which calls of other threads need.
+/// Publishes the offset of the kernel's thread number in `struct pthread`, for the MPI lock.
 pub fn publish_number_offset() {
     if let Some(offset) = system_calls::thread_db_offset(c"_thread_db_pthread_tid") {
         mpi_lock::set_thread_number_offset(offset as usize);
@@ -76,6 +76,7 @@ pub struct ThreadsAtCut {
     caller: Option<SavedThread>,
     /// True if any thread may call MPI.
     is_shared: bool,
+    /// True if several threads may call MPI at the same time.
     is_multiple: bool,
 }
 
@@ -177,7 +178,7 @@ pub fn resume_from_image(rt: &Runtime, frame: &Frame) {
 ///
 /// Also true if the threads cannot be listed now. False if the program's threads cannot be
 /// identified at all.
-fn is_any(rt: &Runtime, has: impl Fn(i32) -> bool) -> bool {
+fn has_thread_where(rt: &Runtime, has: impl Fn(i32) -> bool) -> bool {
     let threads = rt.threads.borrow();
     let Some(threads) = threads.as_ref() else {
         return false;
@@ -191,9 +192,11 @@ fn is_any(rt: &Runtime, has: impl Fn(i32) -> bool) -> bool {
     })
 }
 
-/// True if the program has threads other than the main one that could be stopped.
+/// True if the program has, besides the calling thread, threads that could be stopped.
+///
+/// Also true if the threads cannot be listed now.
 pub fn has_threads(rt: &Runtime) -> bool {
-    is_any(rt, |number| number > 0)
+    has_thread_where(rt, |number| number > 0)
 }
 
 /// Returns a thread that clone(2) has created directly, and that ld.so does not list.
@@ -207,7 +210,8 @@ pub fn unknown_thread(rt: &Runtime) -> Option<i32> {
     for _ in 0..ATTEMPTS {
         let listed = list_offsets.threads()?;
         let numbers: Vec<i32> = listed.iter().map(|thread| thread.number).collect();
-        // The directory's link count includes `.` and `..` besides the threads (proc(5)).
+        // Besides the listed threads, the directory's link count includes `.`, `..` (proc(5)) and
+        // the calling thread, which is not listed.
         let alive = numbers.iter().filter(|&&number| number > 0).count() as u64;
         if std::fs::metadata("/proc/self/task").is_ok_and(|metadata| metadata.nlink() <= alive + 3)
         {
@@ -252,7 +256,7 @@ pub fn numbers(rt: &Runtime) -> Vec<ThreadNumber> {
 ///
 /// Also true if the threads cannot be listed now: the next cut then detects a wrong answer.
 pub fn may_have(rt: &Runtime, number: ThreadNumber) -> bool {
-    is_any(rt, |own| own == number.get())
+    has_thread_where(rt, |own| own == number.get())
 }
 
 /// Records all threads, which must be stopped.

@@ -187,7 +187,7 @@ pub fn restore(
         // SAFETY: a variable of glibc, which has an equal address in the process that was saved.
         unsafe { (variable as *mut i32).write_volatile(number) };
     }
-    // In another process the variable is searched for at the next cut.
+    // If the variable was unknown at the cut, it is searched for at the next cut.
     rt.timers
         .helper
         .set(saved.helper.map_or(0, |(variable, _)| variable));

@@ -1,7 +1,7 @@
 //! Thread-local storage of the main thread's program side.
 //!
-//! The static TLS block and the thread's control block contain data of both sides: of the program's
-//! modules, of the modules of the runtime's namespace, and the C library's record of the thread.
+//! The static TLS block and the thread's control block contain data of all sides: of the program's
+//! modules, of the modules of the other namespaces, and the C library's record of the thread.
 //! Saved are only the data of the program's modules, the slots of the program's pthread keys, and
 //! the list of the robust mutexes that the main thread holds. The image does not contain the pages
 //! of this storage.
@@ -32,11 +32,11 @@ pub struct ThreadLocalsAtCut {
     floating_point: (u32, u16),
 }
 
-/// Module of the program side.
+/// Loaded module, with the parts that must be at equal addresses in all ranks.
 pub struct TlsModule {
     /// Path; empty for the program's executable.
     pub name: String,
-    /// First and last address of its segments, page-aligned.
+    /// Start and end address of its segments, page-aligned.
     pub ranges: Vec<(u64, u64)>,
     /// Address and length of its thread-local block in this thread.
     tls: Option<(u64, usize)>,
@@ -127,8 +127,8 @@ pub fn modules() -> Vec<TlsModule> {
 
 /// Returns the ranges with the values of the program side's pthread keys.
 ///
-/// The ranges are the first-level block of 32 keys in the control block, and the pointers to the
-/// program side's other blocks.
+/// The ranges are the block of the first 32 keys in the control block, and the pointers to the
+/// other blocks with keys of the program side.
 fn key_slots() -> Vec<(u64, usize)> {
     let offset = system_calls::thread_db_offset(c"_thread_db_pthread_specific");
     let size = system_calls::thread_db_size(c"_thread_db_sizeof_pthread_key_data");

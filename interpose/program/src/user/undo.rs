@@ -11,8 +11,8 @@
 //! ```
 //!
 //! A cut starts a new section of the log. A section is needed as long as a process may roll back to
-//! its cut: if a rank commits checkpoint n and fails before all others have committed it, they roll
-//! back to n − 1.
+//! its cut: if a rank commits checkpoint n and fails before all others have committed it, the
+//! others roll back to n − 1.
 //!
 //! After a failure one process of each node after the other gets a lock. The first one undoes the
 //! logs of all ranks, including those of failed ones; the others find no records left. An agreement
@@ -233,7 +233,8 @@ impl From<apply::UndoError> for UserError {
 
 fn undo_all(rt: &Runtime, logs: Vec<PathBuf>, epoch: Epoch) -> Result<(), apply::UndoError> {
     let location = location(rt);
-    // A log that could not be written to disk continues in memory, so each node has a separate log.
+    // The lock is beside the logs, or in memory if the disk cannot be used. A log that could not be
+    // written to disk also continues in memory, so each node then has separate logs.
     let [lock, other] = [
         location.log_of(LOCK_OWNER),
         location.fallback_of(&LOCK_OWNER),
@@ -337,7 +338,7 @@ pub fn resume_children(rt: &Runtime) {
     on_children(rt, ChildEffects::resume);
 }
 
-/// Removes the log of a failed process, with its backups.
+/// Removes the logs of a failed process and its children, with their backups.
 pub fn discard(process: ProcessNumber) {
     let location = memory_location();
     for path in [location.log_of(process), location.log_of_children(process)] {

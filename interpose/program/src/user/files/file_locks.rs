@@ -8,7 +8,7 @@
 
 use std::time::{Duration, Instant};
 
-/// Time limit for taking a lock that another process holds.
+/// Time limit for taking the locks of a descriptor, which another process may have.
 const TAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// System call by which a lock is taken.
@@ -132,7 +132,7 @@ pub fn release(fd: i32, saved: &[FileLock]) {
     }
 }
 
-/// Takes the locks in `saved`; returns false if another process keeps one of them.
+/// Takes the locks in `saved`; returns false if one cannot be taken within [`TAKE_TIMEOUT`].
 pub fn take(fd: i32, saved: &[FileLock]) -> bool {
     let deadline = Instant::now() + TAKE_TIMEOUT;
     let mut missing: Vec<&FileLock> = saved.iter().collect();

@@ -17,7 +17,9 @@ pub fn is_backup(path: &Path) -> bool {
         .is_some_and(|name| name.as_bytes().starts_with(BACKUP_PREFIX.as_bytes()))
 }
 
-/// True if the file to which the kernel gives this path has no name.
+/// True if the name in the kernel's path of an open file was removed.
+///
+/// The file may have other names ([`other_name`]).
 pub fn is_nameless(path: &[u8]) -> bool {
     let exists = || {
         Path::new(OsStr::from_bytes(path))

@@ -34,7 +34,7 @@ impl Inherited {
     }
 }
 
-/// True if a descriptor still refers to the object that the launcher has left.
+/// True if a descriptor still refers to the object that the process has inherited there.
 pub fn is_launchers(all: &[Inherited], fd: i32) -> bool {
     all.iter()
         .any(|inherited| inherited.fd == fd && inherited.is_unchanged())

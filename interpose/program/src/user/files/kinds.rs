@@ -64,10 +64,10 @@ fn kind_of(fd: i32, file_stat: &libc::stat, peers: &Peers<'_>) -> String {
         _ if is_path_only && !path.starts_with(b"/") => format!("path of {}", text()),
         _ if is_path_only && has_name => "path".into(),
         _ if is_path_only => "removed path".into(),
-        (libc::S_IFREG, magic) => of_regular(path, magic, has_name).into(),
+        (libc::S_IFREG, magic) => regular_kind(path, magic, has_name).into(),
         (libc::S_IFDIR, _) if has_name => "directory".into(),
         (libc::S_IFDIR, _) => "removed directory".into(),
-        (libc::S_IFCHR, _) => of_device(fd, file_stat).unwrap_or_else(text),
+        (libc::S_IFCHR, _) => device_kind(fd, file_stat).unwrap_or_else(text),
         (libc::S_IFIFO, _) if path.starts_with(b"/") => "fifo".into(),
         (libc::S_IFIFO, _) if pipes::is_orphan(fd) || peers.has_other_end(fd, file_stat) => {
             "pipe".into()
@@ -78,7 +78,7 @@ fn kind_of(fd: i32, file_stat: &libc::stat, peers: &Peers<'_>) -> String {
     }
 }
 
-fn of_regular(path: &[u8], magic: i64, has_name: bool) -> &'static str {
+fn regular_kind(path: &[u8], magic: i64, has_name: bool) -> &'static str {
     let special = FILE_SYSTEMS.iter().find(|(number, _)| *number == magic);
     match special {
         Some((_, name)) => name,
@@ -88,7 +88,7 @@ fn of_regular(path: &[u8], magic: i64, has_name: bool) -> &'static str {
     }
 }
 
-fn of_device(fd: i32, file_stat: &libc::stat) -> Option<String> {
+fn device_kind(fd: i32, file_stat: &libc::stat) -> Option<String> {
     let numbers = (
         libc::major(file_stat.st_rdev),
         libc::minor(file_stat.st_rdev),

@@ -32,7 +32,7 @@ pub fn seals(fd: i32) -> i32 {
 /// Fails with the errors of fcntl(2).
 pub fn seal(fd: i32, seals: i32) -> io::Result<()> {
     let missing = seals & !self::seals(fd);
-    // SAFETY: fcntl(2) on the program's file.
+    // SAFETY: fcntl(2) with F_ADD_SEALS accesses no memory.
     if missing != 0 && unsafe { libc::fcntl(fd, libc::F_ADD_SEALS, missing) } != 0 {
         return Err(io::Error::last_os_error());
     }

@@ -185,7 +185,7 @@ pub fn create_missing(
         } else if let Some(end) = ends_of_pipe(true).chain(ends_of_pipe(false)).find(exists) {
             open_end(end, *fd, special.flags)
         } else {
-            // Without the other end in this process, another process has that end.
+            // Another process has the other end if it is neither closed nor in this process.
             let has_both_ends =
                 special.is_orphan() || ends_of_pipe(!special.is_read()).next().is_some();
             has_both_ends && create(*fd, special)

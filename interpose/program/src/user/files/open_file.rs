@@ -37,9 +37,11 @@ pub struct OpenFile {
 }
 
 impl OpenFile {
-    /// Returns the file of a descriptor; `None` if no name opens it.
+    /// Returns the file of a descriptor; `None` for pipes, sockets and similar objects.
     ///
-    /// `lower` lists lower descriptors, which may share the open file description.
+    /// Directories, devices and descriptors opened with O_PATH are returned if they are the
+    /// program's (`is_programs`). `lower` lists lower descriptors, which may share the open file
+    /// description.
     pub fn from_fd(
         fd: i32,
         stat: &libc::stat,
@@ -58,7 +60,7 @@ impl OpenFile {
         }
         let path = present_name(stat, path_of(fd).as_os_str().as_bytes());
         let is_same = |other: &&i32| is_same_description(fd, **other);
-        // SAFETY: fcntl(2) and lseek(2) on a descriptor of this process.
+        // SAFETY: fcntl(2) with F_GETFD and lseek(2) access no memory.
         unsafe {
             Some(OpenFile {
                 path: proc_names::neutral(&path),
@@ -75,19 +77,19 @@ impl OpenFile {
 
     /// True if a descriptor that is open on `now` can stay open for this file.
     ///
-    /// Otherwise this file is opened again. The descriptor can stay open if its path is equal. In
-    /// the process that was saved (`is_saved_process`), an equal inode suffices, because the
-    /// program may have renamed or removed the file since the cut. One case is excluded: the
+    /// Otherwise this file is opened again. The descriptor can stay open if its path is equal. In a
+    /// process that rolls back (`is_survivor`), an equal inode suffices, because the program may
+    /// have renamed or removed the file since the cut. One case is excluded: the
     /// program has removed the file, and the rollback has restored its name. Then the name may
     /// refer to a copy with another inode, which must be opened.
-    pub fn is_open_as(&self, now: &OpenFile, is_saved_process: bool) -> bool {
+    pub fn is_open_as(&self, now: &OpenFile, is_survivor: bool) -> bool {
         let is_name_restored = || {
             Path::new(OsStr::from_bytes(&self.path))
                 .symlink_metadata()
                 .is_ok()
         };
         let may_stay_open = || !is_nameless(&now.path) || !is_name_restored();
-        now.path == self.path || (is_saved_process && now.id == self.id && may_stay_open())
+        now.path == self.path || (is_survivor && now.id == self.id && may_stay_open())
     }
 
     /// Returns an error that contains the error of the last system call.

@@ -1,4 +1,6 @@
-//! Descriptors of the program side: at a cut, and not opened by the program.
+//! Descriptors of the program side at a cut.
+//!
+//! Between cuts, descriptors are recorded that the program has not opened itself.
 
 use super::file_locks::FileLock;
 use super::inherited::{self, Inherited};
@@ -44,9 +46,10 @@ impl OpenFileState {
         inherited::is_launchers(&self.inherited.borrow(), fd)
     }
 
-    /// True if the program, not its launcher, has opened the descriptor.
+    /// True if the descriptor may be the program's.
     ///
-    /// Pipes of standard input are excluded: [`crate::user::input`] restores them.
+    /// False for the standard descriptors that the launcher has opened, and for pipes at standard
+    /// input, which [`crate::user::input`] restores. True for all numbers above, inherited or not.
     pub fn is_programs(&self, fd: i32, file_stat: &libc::stat) -> bool {
         let is_pipe = file_stat.st_mode & libc::S_IFMT == libc::S_IFIFO;
         fd > libc::STDERR_FILENO || streams::was_stream(fd) || !is_pipe && !self.was_inherited(fd)

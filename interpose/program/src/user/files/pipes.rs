@@ -62,7 +62,7 @@ pub fn objection(fd: i32) -> Option<String> {
     // SAFETY: fcntl(2) that only queries.
     let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
     if flags & libc::O_DIRECT != 0 {
-        return Some("it keeps what is written apart (O_DIRECT); make it without".into());
+        return Some("it preserves message boundaries (O_DIRECT); make it without O_DIRECT".into());
     }
     let length = unread_bytes(fd);
     let is_read = flags & libc::O_ACCMODE == libc::O_RDONLY;

@@ -24,7 +24,7 @@ const NAMED: &str = "any process may use it as long as it has a name; let the pr
                      name as soon as it has opened the queue (mq_unlink)";
 const SHARED: &str = "a child or another process may use it, or it is open twice; let the program \
                       open it once, and use it alone";
-const NOTIFIED: &str = "it is to notify of a message (mq_notify), which cannot be restored; let \
+const NOTIFIED: &str = "it has a notification request (mq_notify), which cannot be restored; let \
                         the program wait for messages by poll(2) or a thread";
 const UNREADABLE: &str = "its permissions do not let its messages be read and sent; let its owner \
                           read and write it";
@@ -75,7 +75,7 @@ pub fn objection(fd: i32, file_stat: &libc::stat) -> Option<String> {
 ///
 /// Only in this case the kernel grants a lease for writing (fcntl(2)).
 fn is_open_once(fd: i32) -> bool {
-    // SAFETY: fcntl(2) on a descriptor of the program; the lease is released at once.
+    // SAFETY: fcntl(2) with F_SETLEASE accesses no memory; the lease is released at once.
     unsafe {
         let is_granted = libc::fcntl(fd, libc::F_SETLEASE, libc::F_WRLCK) == 0;
         libc::fcntl(fd, libc::F_SETLEASE, libc::F_UNLCK);
@@ -94,7 +94,7 @@ fn description_of(fd: i32) -> Option<String> {
     std::str::from_utf8(text).ok().map(Into::into)
 }
 
-/// True if the description names a process to notify.
+/// True if the description names a process to notify, or is incomplete.
 fn has_notification(text: &str) -> bool {
     let value = |word: &str| word.strip_prefix("NOTIFY_PID:")?.parse().ok();
     let process: Option<i32> = text.split_whitespace().find_map(value);
@@ -150,6 +150,8 @@ fn send_all(queue: &File, messages: &[Message]) -> Result<()> {
 }
 
 /// Returns copies of the messages of a queue; the queue keeps its messages.
+///
+/// Kills this process if the messages cannot be sent back, because the queue has then lost them.
 fn copy_all(queue: &File, max_bytes: usize) -> Result<Vec<Message>> {
     let messages = receive_all(queue, max_bytes)?;
     if let Err(error) = send_all(queue, &messages) {
@@ -224,7 +226,7 @@ impl Queue {
         }
     }
 
-    /// Replaces the messages of the descriptor's queue.
+    /// Replaces messages, owner and mode of the descriptor's queue.
     pub fn fill(&self, fd: i32) -> Result<()> {
         let queue = open_separately(fd)?;
         receive_all(&queue, self.max_bytes as usize)?;

@@ -250,7 +250,8 @@ pub(super) fn primary_sockets(saved: &BTreeMap<i32, Special>) -> BTreeMap<i32, &
 fn set_members(fd: i32, now: &[(i32, u32, u64)], saved: &[(i32, u32, u64)]) {
     let control = |operation, &(descriptor, events, u64): &(i32, u32, u64)| {
         let mut event = libc::epoll_event { events, u64 };
-        // SAFETY: epoll_ctl(2); a descriptor that no longer exists is ignored.
+        // SAFETY: epoll_ctl(2) reads only `event`. The call fails without effect for a descriptor
+        // that no longer exists.
         unsafe { libc::epoll_ctl(fd, operation, descriptor, &raw mut event) };
     };
     now.iter()

@@ -162,8 +162,8 @@ impl Feed {
 
 /// Keeps a pipe's write end open until the pipe contains all of the input.
 ///
-/// Otherwise, if the relay exits, the program would find the end of the input. Instead, a further
-/// read ends the job.
+/// The program would find a wrong end of the input if the relay exited earlier and no write end
+/// were open. Therefore this write end stays open, and a further read ends the job.
 fn keep_writer(line: &Line, writer: File, inode: u64) {
     loop {
         match line.receive(None) {

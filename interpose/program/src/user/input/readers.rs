@@ -5,7 +5,7 @@ use crate::user::open_descriptors;
 use std::fs;
 use understudy_image::process_memory;
 
-/// Way in which the arguments of a system call name descriptors.
+/// Meaning of the arguments of a system call that determine its descriptors.
 enum DescriptorArguments {
     /// The first argument is a descriptor.
     Descriptor,
@@ -120,7 +120,9 @@ mod tests {
     use std::os::unix::fs::MetadataExt;
     use std::time::{Duration, Instant};
 
-    /// Makes a thread wait for a pipe until the thread is found.
+    /// Asserts that a thread that waits for a pipe is found.
+    ///
+    /// The thread must not be found for another pipe. `wait` waits for the passed descriptor.
     fn assert_found(wait: impl FnOnce(i32) + Send + 'static) {
         let (reader, mut writer) = std::io::pipe().expect("a pipe");
         let about = fs::metadata(format!("/proc/self/fd/{}", reader.as_raw_fd()));

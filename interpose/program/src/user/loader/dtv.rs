@@ -1,10 +1,10 @@
-//! The main thread's dynamic thread vector (DTV), which both sides use.
+//! The main thread's dynamic thread vector (DTV), which all three sides use.
 //!
-//! The vector has one entry for each library with thread-local data, of either side, under the
+//! The vector has one entry for each library with thread-local data, of any side, under the
 //! library's number. ld.so allocates a library's block at its first use and enters the address. A
 //! rollback must restore the entries of the program side's libraries and keep those of the runtime
-//! side's. ld.so would move a vector that is too short, so it is replaced at the start by a vector
-//! that is long enough for all libraries.
+//! and MPI sides. ld.so moves a vector that is too short. Therefore ld.so's vector is replaced at
+//! the start by a vector that is long enough for all libraries.
 //!
 //! The vector's format is an ABI between ld.so and libc: the control block's second word points to
 //! entry 0, which contains a generation. The length is stored before entry 0 (Drepper, "ELF

@@ -5,8 +5,9 @@ use std::path::Path;
 
 /// True if the program refers to an MPI procedure whose name starts with `start`.
 ///
-/// Considers the program and its loaded libraries except MPI's own, and names in C and Fortran in
-/// lower case. Must be called while the program does not run.
+/// Considers the program and its loaded libraries except MPI's own. `start` is in lower case and
+/// matches names of C and Fortran in any case, with and without the `P` of the profiling interface.
+/// Must be called while the program does not run.
 pub fn imports_procedure(start: &str) -> bool {
     let matches = |name: &[u8]| {
         let name = name.to_ascii_lowercase();

@@ -33,7 +33,8 @@ pub struct ModuleInfo {
     pub tls_block: u64,
     /// True if the library uses static thread-local storage.
     ///
-    /// Such data, the library's own or another's, has an offset that is fixed when it is opened.
+    /// Such data, the library's own or another's, has an offset that is fixed when the library is
+    /// opened.
     pub is_static: bool,
     /// Largest alignment of the segments.
     pub alignment: u64,

@@ -3,13 +3,13 @@
 //! ```text
 //!   ld.so's data, first heap      except locks, lists of stacks, control block, static TLS
 //!   heap for the program side     with its bookkeeping
-//!   heap for the runtime side     only blocks to which ld.so's data points: tables of both sides
+//!   heap for the runtime side     only blocks to which ld.so's data points: tables of all sides
 //!   the main thread's vector      except the runtime side's entries
 //! ```
 //!
-//! A copy can be restored only in the process in which it was made, and only if the runtime side
-//! has opened no library since the copy was made: the records of the two sides point to each
-//! other, and the runtime side's records have different addresses in other processes.
+//! A copy can be restored only in the process in which it was made, and only if the runtime and MPI
+//! sides have opened no library since the copy was made: the records of all sides point to each
+//! other, and those of the runtime and MPI sides have different addresses in other processes.
 #![allow(unsafe_code)]
 
 use super::dtv::{self, DtvEntry};
@@ -39,10 +39,10 @@ pub struct LoaderSnapshot {
     heap: Vec<MemoryCopy>,
     /// The preload library's bookkeeping of that heap.
     bookkeeping: Vec<u8>,
-    /// Blocks of the runtime side's heap that contain tables of both sides.
+    /// Blocks of the runtime side's heap that contain tables of all sides.
     shared: Vec<MemoryCopy>,
     vector: Vec<DtvEntry>,
-    /// Address and number of the runtime side's libraries, which must not have changed.
+    /// Address and number of the runtime and MPI sides' libraries, which must not have changed.
     runtime: Vec<(u64, u64)>,
 }
 
@@ -71,7 +71,7 @@ pub fn find(first_heap: &[AddrRange]) -> Vec<AddrRange> {
     ranges
 }
 
-/// Returns the ranges that must not be restored.
+/// Returns the ranges that must not be restored; `None` if their addresses are unknown.
 ///
 /// The ranges contain locks, the lists of threads' stacks, and the main thread's control block with
 /// its static thread-local storage.
@@ -183,7 +183,7 @@ fn write((at, bytes): &MemoryCopy) {
 
 /// Returns the used part of each region of a heap.
 ///
-/// Heap 0 is the program side's.
+/// Heap 0 is the program side's, heap 1 the runtime side's.
 fn in_use(heap: usize) -> impl Iterator<Item = AddrRange> {
     let start = [PROGRAM_LD_HEAP, RUNTIME_LD_HEAP][heap] as u64;
     // SAFETY: the preload library's bookkeeping, which lives as long as the process.
@@ -256,7 +256,9 @@ impl LoaderSnapshot {
         }
     }
 
-    /// Restores the state. Returns false and changes nothing if this is impossible.
+    /// Restores the state.
+    ///
+    /// Returns false and changes nothing if libraries of the runtime or MPI side have changed.
     pub fn restore(&self) -> bool {
         if runtime_libraries() != self.runtime {
             return false;

@@ -204,13 +204,16 @@ mod tests {
         assert!(cancels(&open(&[1, 2]), &close(1, &[2, 1])));
         assert!(
             !cancels(&open(&[1, 2]), &close(1, &[1])),
-            "its need has stayed"
+            "the library that it needs has stayed"
         );
         assert!(
             !cancels(&open(&[1]), &close(3, &[3])),
-            "another one was closed"
+            "another library was closed"
         );
-        assert!(!cancels(&open(&[]), &close(1, &[])), "it was there before");
+        assert!(
+            !cancels(&open(&[]), &close(1, &[])),
+            "the library was loaded before"
+        );
         assert!(!cancels(&close(1, &[1]), &open(&[1])));
     }
 

@@ -1,7 +1,7 @@
 //! Replay of the library operations of a failed worker in its replacement.
 //!
-//! Opens and closes the libraries that the worker has opened and closed since MPI_Init, without
-//! running constructors and destructors: their effects are part of the pages.
+//! The replay opens and closes the libraries that the worker has opened and closed since MPI_Init,
+//! without running constructors and destructors: their effects are part of the pages.
 //!
 //! Three things get the addresses that they had in the worker: the libraries; ld.so's records of
 //! them, which are the program's handles; and the blocks of their thread-local data, to which the
@@ -47,10 +47,7 @@ pub fn run(
     log::debug!("wanted {:x?}, have {now:x?}", libraries);
     let differs = |(saved, now): &(&Library, &Library)| saved != now;
     let first = libraries.iter().zip(&now).find(differs);
-    let first = first.map_or_else(
-        || "the list of libraries".into(),
-        |(saved, _)| saved.path.clone(),
-    );
+    let first = first.map_or_else(|| "a library".into(), |(saved, _)| saved.path.clone());
     Err(UserError::Library(first))
 }
 
@@ -171,7 +168,7 @@ fn make_room(library: &Library, before: &[Library]) -> Result<u64, UserError> {
     Err(UserError::Library(library.path.clone()))
 }
 
-/// True if ld.so aligns libraries.
+/// True if ld.so aligns libraries to more than a page (glibc 2.35 and later).
 fn is_aligning() -> bool {
     // SAFETY: a static string of libc.
     let version =

@@ -69,7 +69,9 @@ pub fn pipe_of(stream: usize) -> Option<RawFd> {
     OUTPUT.get()?.pipes[stream]
 }
 
-/// Directs output of the MPI library on descriptor 1 to standard output or standard error.
+/// Directs output of the MPI library on descriptor 1 to standard output if `is_shown`.
+///
+/// Otherwise the output goes to the original standard error, like understudy's messages.
 ///
 /// The library's output does not pass through the relay, which counts the program's output only. If
 /// the program has redirected descriptor 1, the library's output is redirected as well.
@@ -141,14 +143,14 @@ pub fn flush() {
     }
 }
 
-/// Reports the stage of this process to the relays.
+/// Reports the stage of this process to the relay.
 pub fn set_stage(stage: RankStage) {
     if let Some(output) = OUTPUT.get() {
         output.view.set_stage(stage);
     }
 }
 
-/// Reports to the relays whether this process is an idle spare.
+/// Reports to the relay whether this process is an idle spare.
 pub fn set_idle(idle: bool) {
     if let Some(output) = OUTPUT.get() {
         output.view.set_idle(idle);
@@ -171,9 +173,10 @@ pub fn note_cell() -> Option<&'static NoteCell> {
     OUTPUT.get().map(|output| output.view.note())
 }
 
-/// Returns the word for effects of threads on files.
+/// Returns the word for effects on files of threads without the MPI lock.
 ///
-/// The word contains the number of the checkpoint after whose cut the effects occurred, plus 1.
+/// The word contains the number of the checkpoint after whose cut the last effect occurred, plus 1.
+/// Zero if no such effect has occurred.
 pub fn effect_word() -> Option<&'static AtomicU64> {
     OUTPUT.get().map(|output| output.view.effects())
 }
@@ -194,9 +197,9 @@ pub fn capture() -> StreamPositions {
 
 /// Continues from the positions of a cut, without forwarding output a second time.
 ///
-/// `own` is true if this process is the one that was saved. Otherwise `inherited` contains the
+/// `is_survivor` is true in a process that rolls back. In another process `inherited` contains the
 /// positions up to which the relay of the failed rank has forwarded the output.
-pub fn restore(saved: &StreamPositions, own: bool, inherited: [Position; 2]) {
+pub fn restore(saved: &StreamPositions, is_survivor: bool, inherited: [Position; 2]) {
     let Some(output) = OUTPUT.get() else { return };
     for stream in Stream::BOTH {
         let (Some(position), true) = (
@@ -205,7 +208,7 @@ pub fn restore(saved: &StreamPositions, own: bool, inherited: [Position; 2]) {
         ) else {
             continue;
         };
-        let result = if own {
+        let result = if is_survivor {
             output.view.rebase(stream, position)
         } else {
             output

@@ -1,4 +1,4 @@
-//! Credentials and namespaces, which a process must not change after its start.
+//! Credentials, namespaces and similar state, which a process must not change after its start.
 
 use crate::kernel_state::attributes::NAMESPACES;
 use crate::kernel_state::{self, STATUS};
@@ -29,7 +29,7 @@ impl StartState {
         }
     }
 
-    /// Refuses credentials and namespaces that differ from those at the start.
+    /// Refuses status fields, namespaces and a root directory that differ from those at the start.
     pub fn check(&self) -> Result<(), UserError> {
         let now = status();
         if let Some((name, _)) = now.iter().find(|field| !self.status.contains(field)) {

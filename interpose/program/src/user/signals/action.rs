@@ -6,10 +6,11 @@ pub type Action = [u64; 4];
 
 /// Number of the highest signal.
 pub const SIGNALS: i64 = 64;
-/// Values in place of a handler: the default action.
+/// Value in place of a handler: the default action.
 pub const SIG_DFL: u64 = 0;
+/// Value in place of a handler: the signal is ignored.
 pub const SIG_IGN: u64 = 1;
-/// Action that discards a pending signal (signal(7)).
+/// Action that ignores a signal; setting the action discards a pending signal (signal(7)).
 pub const IGNORE: Action = [SIG_IGN, 0, 0, 0];
 
 /// Returns the action of a signal, and sets it to `new` if given.

@@ -31,7 +31,7 @@ pub struct PendingSignal {
 
 /// Returns the pending signals, each as often as it was sent.
 pub fn capture() -> Vec<PendingSignal> {
-    if all() & !OWN_SIGNALS == 0 {
+    if all_pending() & !OWN_SIGNALS == 0 {
         return Vec::new();
     }
     let pending = receive_all();
@@ -43,7 +43,7 @@ pub fn capture() -> Vec<PendingSignal> {
 ///
 /// The calling thread must block all pending signals.
 pub fn restore(saved: &[PendingSignal]) {
-    if all() & !OWN_SIGNALS == 0 && saved.is_empty() {
+    if all_pending() & !OWN_SIGNALS == 0 && saved.is_empty() {
         return;
     }
     let now = receive_all();
@@ -57,15 +57,15 @@ pub fn restore(saved: &[PendingSignal]) {
     saved.iter().filter(is_there).for_each(PendingSignal::send);
 }
 
-/// Receives the pending signals, except those of timers.
+/// Receives and returns the pending signals; those of timers are returned, but stay pending.
 fn receive_all() -> Vec<PendingSignal> {
-    let of_timers = kernel_timer::signals();
+    let timer_signals = kernel_timer::signals();
     let signals = (1..=SIGNALS as i32).filter(|signal| !is_in(OWN_SIGNALS, *signal));
     let mut pending = Vec::new();
     for signal in signals {
-        while is_in(all(), signal) {
-            let is_threads = is_in(of_thread(), signal);
-            let is_timers = is_in(of_timers, signal);
+        while is_in(all_pending(), signal) {
+            let is_threads = is_in(pending_for_thread(), signal);
+            let is_timers = is_in(timer_signals, signal);
             let info = if is_timers {
                 Some(Vec::new())
             } else {
@@ -90,7 +90,7 @@ fn is_in(set: u64, signal: i32) -> bool {
 }
 
 /// Returns the signals that are pending for the process or for this thread.
-fn all() -> u64 {
+fn all_pending() -> u64 {
     let mut set = 0u64;
     // SAFETY: rt_sigpending(2) with a mask of eight bytes.
     unsafe { libc::syscall(libc::SYS_rt_sigpending, &raw mut set, 8usize) };
@@ -98,7 +98,7 @@ fn all() -> u64 {
 }
 
 /// Returns the signals that are pending for this thread only (proc(5)).
-fn of_thread() -> u64 {
+fn pending_for_thread() -> u64 {
     field_of(ThreadNumber::own(), "SigPnd").unwrap_or_default()
 }
 

@@ -31,7 +31,7 @@ fn about(real: i32) -> io::Result<libc::msqid_ds> {
 
 /// Receives the first message, or copies the message of an index.
 ///
-/// `None` if there is no such message.
+/// `None` if that message does not exist.
 fn receive(real: i32, number: Option<usize>, room: usize) -> io::Result<Option<Message>> {
     let mut buffer = vec![0u8; TYPE_BYTES + room];
     let (flags, number) = match number {
@@ -89,7 +89,7 @@ pub(super) fn read(real: i32) -> io::Result<ObjectState<Queue>> {
 }
 
 impl Queue {
-    /// Sets permissions and limit; false if the queue does not exist.
+    /// Sets permissions and limit; false if the queue does not exist or has another key.
     pub(super) fn reset(&self, real: i32, access: &ObjectAccess) -> io::Result<bool> {
         let is_it = |about: libc::msqid_ds| access.has_key_of(&about.msg_perm);
         Ok(found(about(real))?.is_some_and(is_it)
@@ -105,7 +105,7 @@ impl Queue {
 
     /// Replaces the messages of the queue.
     ///
-    /// A queue that was used before the cut gets this process as its last user.
+    /// This process becomes the last user if the kernel records another process.
     pub(super) fn write(&self, real: i32, access: &ObjectAccess) -> io::Result<()> {
         let room = about(real)?.__msg_cbytes as usize;
         while receive(real, None, room)?.is_some() {}

@@ -4,7 +4,7 @@
 use super::kernel_object::{ObjectAccess, ObjectState, found, is_other, outcome};
 use std::io;
 
-/// Commands of semctl(2).
+// Commands of semctl(2).
 const GETPID: i32 = 11;
 const GETALL: i32 = 13;
 const GETNCNT: i32 = 14;
@@ -57,6 +57,8 @@ pub(super) fn read(real: i32) -> io::Result<ObjectState<Set>> {
 
 impl Set {
     /// Sets the permissions; false if the set does not exist.
+    ///
+    /// A set with another key or size counts as missing.
     pub(super) fn reset(&self, real: i32, access: &ObjectAccess) -> io::Result<bool> {
         let is_it = |about: libc::semid_ds| {
             access.has_key_of(&about.sem_perm) && about.sem_nsems as usize == self.values.len()
@@ -73,7 +75,7 @@ impl Set {
         Ok(found(set)?.is_some())
     }
 
-    /// Creates an empty set.
+    /// Creates a set whose values are zero.
     pub(super) fn create(&self, access: &ObjectAccess) -> io::Result<i32> {
         // SAFETY: semget(2) accesses no memory.
         let real =
@@ -83,7 +85,7 @@ impl Set {
 
     /// Sets the values.
     ///
-    /// This process becomes the last user of each semaphore that had been used before the cut.
+    /// This process becomes the last user of each semaphore that was ever used.
     pub(super) fn write(&self, real: i32) -> io::Result<()> {
         for (semaphore, (value, is_used)) in self.values.iter().zip(&self.is_used).enumerate() {
             if *is_used || control(real, semaphore, GETPID, 0)? != 0 {

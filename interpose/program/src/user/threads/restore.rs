@@ -164,7 +164,7 @@ impl ThreadsAtCut {
             [] => Vec::new(),
             _ => dtv_generations::generations().ok_or(UserError::ThreadDataUnknown)?,
         };
-        let all = self.all(rt, caller, main)?;
+        let all = self.resuming_threads(rt, caller, main)?;
         let blocked_signals = BlockedSignals::begin();
         for thread in &all {
             let [block, saved] = [thread.block, thread.generation];
@@ -208,8 +208,12 @@ impl ThreadsAtCut {
         self.caller.is_none() && !mpi_lock::is_other_thread()
     }
 
-    /// Returns all threads that resume from a frame, including the restoring thread.
-    fn all(
+    /// Returns all threads that resume from a frame.
+    ///
+    /// Includes the thread that made the cut, except in the case of
+    /// [`is_restored_by_main`](Self::is_restored_by_main). Also determines how the restoring thread
+    /// leaves the runtime.
+    fn resuming_threads(
         &self,
         rt: &Runtime,
         caller: &CutCaller<'_>,

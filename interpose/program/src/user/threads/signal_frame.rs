@@ -47,13 +47,13 @@ impl CutCaller<'_> {
     pub unsafe fn write(&self) -> Option<u64> {
         let (words, registers) = self.words()?;
         let top = self.frame.rsp - RED_ZONE - FXSAVE;
-        let page = top & !63;
-        let at = (page - (FRAME_WORDS as u64) * 8) & !15;
+        let area = top & !63;
+        let at = (area - (FRAME_WORDS as u64) * 8) & !15;
         // SAFETY: memory below the live part of the stack.
         unsafe {
-            (page as *mut [u8; FXSAVE as usize]).write(registers);
+            (area as *mut [u8; FXSAVE as usize]).write(registers);
             let mut words = words;
-            words[1 + 5 + 23] = page;
+            words[1 + 5 + 23] = area;
             (at as *mut [u64; FRAME_WORDS]).write(words);
         }
         Some(at)
@@ -95,9 +95,9 @@ impl CutCaller<'_> {
         ];
         words[REGISTERS..REGISTERS + registers.len()].copy_from_slice(&registers);
         words[FRAME_WORDS - 1] = self.mask;
-        let mut page = [0u8; FXSAVE as usize];
-        page[..2].copy_from_slice(&self.floating_point.1.to_le_bytes());
-        page[24..28].copy_from_slice(&self.floating_point.0.to_le_bytes());
-        Some((words, page))
+        let mut area = [0u8; FXSAVE as usize];
+        area[..2].copy_from_slice(&self.floating_point.1.to_le_bytes());
+        area[24..28].copy_from_slice(&self.floating_point.0.to_le_bytes());
+        Some((words, area))
     }
 }

@@ -121,7 +121,8 @@ pub fn create_slots() -> &'static [Slot] {
         );
     }
     RSEQ_OFFSET.store(rseq_offset(), Ordering::Relaxed);
-    // SAFETY: the preload library's word.
+    // SAFETY: the preload library's word, which its handler reads only after the runtime has sent a
+    // slot with the signal.
     unsafe {
         process_info::info()
             .stop
@@ -165,7 +166,7 @@ fn is_timed(call: usize, frame: usize) -> bool {
     const RSI: usize = REGISTERS + 8 * libc::REG_RSI as usize;
     match call as i64 {
         libc::SYS_nanosleep | libc::SYS_poll | libc::SYS_futex => true,
-        // SAFETY: the kernel's frame.
+        // SAFETY: the caller passes the kernel's frame, which contains the register.
         libc::SYS_clock_nanosleep => unsafe {
             word(frame + RSI).read() & libc::TIMER_ABSTIME as usize == 0
         },
@@ -175,7 +176,8 @@ fn is_timed(call: usize, frame: usize) -> bool {
 
 /// Parks the calling thread until it receives a command; returns the frame to resume from.
 ///
-/// The preload library's handler calls this on the slot's stack, with all signals blocked.
+/// The preload library's handler calls this function on the slot's stack, with all signals
+/// blocked.
 unsafe extern "C" fn park(slot: &Slot, frame: usize) -> ResumePoint {
     // SAFETY: the handler passes the kernel's frame of this thread.
     let point = unsafe { find_resume_point(slot, frame) };

@@ -50,7 +50,7 @@ pub struct StackLists {
     cached: u64,
 }
 
-/// Thread of either side.
+/// Thread of any side.
 #[derive(Clone, Copy, Debug)]
 pub struct ListedThread {
     /// Address of the `struct pthread`.
@@ -60,7 +60,7 @@ pub struct ListedThread {
 }
 
 impl ListedThread {
-    /// True for a thread of the runtime side.
+    /// True for a thread of the runtime side or the MPI side.
     pub fn is_runtimes(&self) -> bool {
         self.block >> ZONE_SHIFT == ZONE_TAG
     }
@@ -240,7 +240,7 @@ impl ListOffsets {
         !thread.is_runtimes() && thread.block != control_block::address()
     }
 
-    /// Returns the program's nodes.
+    /// Returns the program's nodes; `None` if the lock stays held.
     ///
     /// # Safety
     /// All threads of the program must be stopped.
@@ -263,11 +263,11 @@ impl ListOffsets {
         }
     }
 
-    /// Replaces the program's nodes. The previous nodes are not read.
+    /// Replaces the program's nodes in the lists; returns false if the lock stays held.
     ///
     /// # Safety
-    /// All threads of the program must be stopped. The program's memory need not be restored before
-    /// the nodes are inserted.
+    /// All threads of the program must be stopped. The nodes that are in the lists must be intact,
+    /// because the lists are walked. The saved nodes must be mapped; their content is overwritten.
     pub unsafe fn replace(&self, saved: &StackLists) -> bool {
         let Some(_lock) = self.lock(STOPPED_TIMEOUT) else {
             return false;

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use understudy_abi::STOP_SIGNAL;
 use understudy_catalogue::message;
 
-/// Threads of this process.
+/// State of the stopping of the program's threads.
 pub struct Threads {
     pub list_offsets: ListOffsets,
     pub slots: &'static [Slot],
@@ -58,7 +58,8 @@ impl InstalledHandler {
             u64::MAX,
         ];
         let before = action(i64::from(STOP_SIGNAL), Some(&stop_action));
-        // SAFETY: the preload library's word.
+        // SAFETY: the preload library's word, from which its handler gets the address of the
+        // handler for signals that the runtime has not sent.
         unsafe { code.other_handler.write(before[0] as usize) };
         InstalledHandler { before }
     }
@@ -187,7 +188,9 @@ impl Threads {
         self.slots.iter().filter(is_parked)
     }
 
-    /// Returns this thread's slot of an earlier stop, or an ended thread's slot.
+    /// Returns this thread's slot of an earlier stop, or a slot without a living thread.
+    ///
+    /// `number` is zero for a thread that is about to be created. `None` if all slots are in use.
     pub fn slot_for(&self, number: i32) -> Option<&'static Slot> {
         let had_slot = |slot: &&Slot| slot.number.load(Ordering::Relaxed) == number;
         let is_free = |slot: &&Slot| {
@@ -253,8 +256,8 @@ impl Threads {
     /// A thread that has not reacted yet finds the command to resume in its slot. The handler
     /// stays installed if there is such a thread.
     fn release_late(&self, handler: InstalledHandler) {
-        let of_round = |slot: &&Slot| slot.round.load(Ordering::Relaxed) == self.round;
-        for slot in self.slots.iter().filter(of_round) {
+        let is_of_round = |slot: &&Slot| slot.round.load(Ordering::Relaxed) == self.round;
+        for slot in self.slots.iter().filter(is_of_round) {
             if slot.state.load(Ordering::SeqCst) != FREE {
                 slot.send_command(RESUME);
             }

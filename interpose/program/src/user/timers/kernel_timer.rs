@@ -12,9 +12,9 @@ use understudy_formats::proc_file::ProcFile;
 pub struct Timers {
     /// Address of glibc's variable with the number of its helper thread; zero if unknown.
     pub helper: Cell<u64>,
-    /// Timers that signal threads other than the main one, read after all threads had stopped.
+    /// All timers, read after all threads had stopped; empty unless `signals_threads` is true.
     pub stopped: StateCell<Vec<Timer>>,
-    /// True if a timer that signals such a thread existed at the last check.
+    /// True if the last check found a timer that signals a thread other than main.
     pub signals_threads: Cell<bool>,
 }
 
@@ -231,7 +231,7 @@ pub fn restore_all(saved: &[Timer], changed: &[ThreadNumberChange]) -> Result<()
 }
 
 fn delete(number: i32) {
-    // SAFETY: timer_delete(2) of a timer of the program that is not in the saved state.
+    // SAFETY: timer_delete(2) accesses no memory.
     unsafe { libc::syscall(libc::SYS_timer_delete, number) };
 }
 
@@ -323,9 +323,9 @@ mod tests {
         assert_eq!(parse("something else\n"), None);
     }
 
-    /// Uses real timers in the steps of a rollback.
+    /// A rollback deletes a new timer, and creates a missing one with number and time.
     ///
-    /// Covers a new timer, a missing timer and a running timer.
+    /// A kernel before Linux 6.15 may assign other numbers; then the rollback fails.
     #[test]
     fn timers_are_restored_with_their_numbers() {
         let kind = |notice, value| TimerKind {

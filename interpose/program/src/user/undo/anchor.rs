@@ -1,8 +1,8 @@
 //! Paths relative to open directories.
 //!
-//! The directories of a path may have been replaced by others, or by links, since its record was
-//! written. So the directory is opened, compared with the directory of the record, and then used
-//! only through its descriptor.
+//! The directories of a path may have been replaced by other directories or by links since its
+//! record was written. So the directory is opened, compared with the directory of the record, and
+//! then used only through its descriptor.
 
 use super::file_id::FileId;
 use std::fs::{File, OpenOptions};
@@ -24,8 +24,10 @@ pub struct Anchor {
 impl Anchor {
     /// Opens the directory of a path, which must be `expected` unless that is unknown.
     ///
+    /// [`Anchor::path`] leads to nothing if the directory does not exist.
+    ///
     /// # Errors
-    /// Fails with the errors of open(2), or if the name leads to another directory.
+    /// Fails with other errors of open(2), or if the name leads to another directory.
     pub fn new(path: &Path, expected: FileId) -> io::Result<Anchor> {
         let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
             return Err(ErrorKind::InvalidInput.into());

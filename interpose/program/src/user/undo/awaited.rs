@@ -26,7 +26,7 @@ impl Recorder {
         self.awaited.retain(|(other, _)| *other != thread);
     }
 
-    /// True while a call of a thread creates a name.
+    /// True while a call of this thread that creates a name has not returned.
     pub(super) fn awaits_name_of(&self, thread: libc::pid_t) -> bool {
         self.awaited.iter().any(|(other, _)| *other == thread)
     }
@@ -68,7 +68,7 @@ impl Recorder {
 
     /// Records that the program is about to remove a file created since the cut.
     pub(super) fn remove_new(&mut self, path: &Path, metadata: &Metadata) -> io::Result<()> {
-        // Another rank may have replaced the file by a file of its own.
+        // Another rank may have replaced the file by another file.
         let created = self.log.as_ref().and_then(|log| log.outcome_of(path));
         match created.is_some_and(|created| created.is(metadata)) {
             true => self.record_outcome(path, Outcome::removed(metadata)),

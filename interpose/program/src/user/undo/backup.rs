@@ -7,7 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use understudy_catalogue::message;
 
-/// Returns the error for a backup that no longer exists.
+/// Returns the error for a backup that is missing, incomplete or replaced.
 pub fn lost_backup(backup: &Path) -> io::Error {
     let name = backup.file_name().unwrap_or_default().to_string_lossy();
     io::Error::other(message::backup_lost(name).to_string())
@@ -16,7 +16,7 @@ pub fn lost_backup(backup: &Path) -> io::Error {
 /// Opens a complete backup, which has at least `bytes` bytes.
 ///
 /// # Errors
-/// Fails with the errors of open(2), or if the backup no longer exists.
+/// Fails with the errors of open(2), or if the backup is missing, incomplete or replaced.
 pub fn open_backup(backup: &Path, outcome: Outcome, bytes: u64) -> io::Result<File> {
     let mut options = OpenOptions::new();
     let options = options

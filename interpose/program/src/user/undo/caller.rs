@@ -47,7 +47,7 @@ impl Caller {
         is_restorable(&found).then_some(found)
     }
 
-    /// Returns the call for an effect on names, if it concerns files of the program.
+    /// Returns the call for an effect on names; `None` if the files cannot be restored.
     pub fn call(&self, kind: u32, names: Names<'_>, value: i64) -> Option<FileCall> {
         let path = self.absolute(names[0])?;
         let (files, directories) = (
@@ -101,7 +101,7 @@ impl Caller {
 
 /// Returns the absolute path of the file to which a name of the program leads.
 ///
-/// A name that leads to no file is returned unchanged.
+/// A name is returned unchanged if its directory does not exist, or its file cannot be restored.
 pub fn full_name(name: &CStr) -> PathBuf {
     let found = Caller::own().absolute((libc::AT_FDCWD, Some(name)));
     found.map_or_else(

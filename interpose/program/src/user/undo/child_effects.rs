@@ -40,7 +40,7 @@ const BACKLOG: i32 = 4096;
 /// Interval at which backups that are no longer needed are removed, in milliseconds.
 const CLEAN_INTERVAL_MS: i32 = 200;
 
-/// State that the rank sets and the thread reads.
+/// State that the rank's main thread shares with the thread that records effects of children.
 struct ChildRecordingState {
     mode: ReplyMode,
     /// Section of the undo log to which effects belong.
@@ -219,9 +219,9 @@ impl ChildRecorder {
         }
     }
 
-    /// Waits for a request of a child.
+    /// Waits for a request of a child; false if none has arrived.
     ///
-    /// Meanwhile removes records that are no longer needed.
+    /// First applies the changes of the rank, which may remove records that are no longer needed.
     fn wait_for_request(&mut self, listener: &UnixListener) -> bool {
         let shared = Arc::clone(&self.shared);
         let mut state = shared.lock();
@@ -356,8 +356,8 @@ fn listen() -> io::Result<UnixListener> {
 
 /// Returns the call that leads to an effect.
 ///
-/// A child reports no single writes, so opening a file for writing counts as truncation: its whole
-/// content is backed up.
+/// A child reports no single writes. Therefore opening a file for writing, except for appending,
+/// counts as truncation: the whole content is backed up.
 fn call(caller: &Caller, kind: u32, names: Names<'_>, value: i64) -> Option<FileCall> {
     let open = |descriptor| caller.open_file(descriptor);
     match kind {

@@ -54,11 +54,11 @@ impl Recorder {
                 return Ok(());
             }
             if length > MAX_OVERWRITTEN {
-                self.warn(&path, "it is mapped, and too large to be kept");
+                self.warn(&path, "it is mapped, and too large to be backed up");
                 return Ok(());
             }
         }
-        // SAFETY: fcntl(2) on the program's descriptor.
+        // SAFETY: fcntl(2) that only queries.
         let is_readable =
             unsafe { libc::fcntl(fd, libc::F_GETFL) } & libc::O_ACCMODE == libc::O_RDWR;
         let file = match is_readable {
@@ -84,7 +84,7 @@ impl Recorder {
         if size.saturating_sub(length) > MAX_TRUNCATED {
             self.warn(
                 &fs::read_link(proc_path(fd))?,
-                "what is cut off is too large to be kept",
+                "the part that is cut off is too large to be backed up",
             );
             return Ok(());
         }
@@ -111,12 +111,16 @@ impl Recorder {
         let mut paths = entries.flatten().map(|entry| entry.path());
         let found = paths.find(|path| self.keeper.is_backup(path) && is_file(path));
         self.link(
-            &found.ok_or_else(|| io::Error::other("its name is gone"))?,
+            &found.ok_or_else(|| {
+                io::Error::other("its name was removed, and its backup was not found")
+            })?,
             id,
         )
     }
 
-    /// Creates another name of a backup, because the backup's first name may be removed earlier.
+    /// Creates another name of a backup for this section.
+    ///
+    /// The first name may belong to an earlier section, with which it is removed.
     fn link(&mut self, backup: &Path, id: FileId) -> io::Result<PathBuf> {
         let mut link = PathBuf::new();
         let record = |name: &Path| Effect::Overwritten {

@@ -10,7 +10,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 use understudy_abi::descriptor_facts::BACKUP_PREFIX;
 
-/// Maximum size of backups that are stored in memory.
+/// Maximum size in bytes of backups that are stored in memory.
 pub const MAX_IN_MEMORY: u64 = 64 << 10;
 
 /// Maximum number of bytes that are copied through memory at once.
@@ -131,7 +131,7 @@ pub fn copy_range(
         };
         let copied = match copied {
             1.. => copied as u64,
-            // copy_file_range(2) is not possible between these file systems.
+            // copy_file_range(2) has failed, for example between these file systems.
             _ => {
                 buffer.resize(length.min(PIECE_BYTES), 0);
                 from.read_exact_at(&mut buffer, from_offset)?;

@@ -19,14 +19,14 @@ use understudy_numbers::{Epoch, ProcessNumber};
 pub const MOVED: &str = "undo-moved";
 /// Extension of a log.
 const LOG: &str = "undo";
-/// Extension of a file that records effects of threads, which cannot be undone.
+/// Extension of a file that records effects of threads without the MPI lock.
 ///
-/// The file contains 1 + the number of the last checkpoint after whose cut a thread of the process
-/// has changed files.
+/// Such effects cannot be undone. The file contains 1 + the number of the last checkpoint after
+/// whose cut such a thread of the process has changed files.
 const THREADS: &str = "undo-threads";
 /// Extension of the lock that a process holds while it undoes effects.
 ///
-/// Each node has one lock. A job with logs on disk has one lock.
+/// With logs in memory, each node has one lock; with logs on disk, the job has one lock.
 pub const LOCK: &str = "undo-lock";
 
 /// Label of the log and the backups for children of a process.
@@ -140,7 +140,7 @@ impl LogLocation {
         self.log_of(process).with_extension(THREADS)
     }
 
-    /// True if threads have changed files after the cut of `epoch`.
+    /// True if threads without the MPI lock have changed files after the cut of `epoch`.
     ///
     /// Considers all starts of the job.
     pub fn have_effects_since(&self, epoch: Epoch) -> bool {

@@ -61,6 +61,7 @@ impl Recorder {
     /// Records the removal of a directory.
     ///
     /// Backups in the directory would prevent its removal, so they are moved one directory higher.
+    /// A directory with other entries is not recorded, because the program's call will fail.
     fn remove_directory(&mut self, path: &Path, metadata: &Metadata) -> io::Result<()> {
         let Some(backups) = self.keeper.only_backups(path)? else {
             return Ok(());

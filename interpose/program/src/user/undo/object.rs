@@ -23,7 +23,7 @@ pub fn record_object(rt: &Runtime, kind: i64, identifier: i32) {
     });
 }
 
-/// Removes an object, if it was created on this host.
+/// Removes an object, if it was created in this IPC namespace.
 pub(super) fn remove(kind: i64, identifier: i32, namespace: u64) -> io::Result<()> {
     match namespace == kernel_object::namespace() {
         true => kernel_object::remove(kind, identifier),
@@ -44,7 +44,7 @@ pub fn record_queue(rt: &Runtime, name: &CStr, fd: i32) {
     });
 }
 
-/// Removes the name of a queue, if it was created on this host.
+/// Removes the name of a queue, if it was created in this IPC namespace.
 ///
 /// A name that refers to another queue is kept.
 pub(super) fn remove_queue(name: &[u8], inode: u64, namespace: u64) -> io::Result<()> {

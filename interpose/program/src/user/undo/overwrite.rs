@@ -1,11 +1,11 @@
 //! Backups of ranges of a file that are about to be overwritten.
 //!
 //! Several ranks may overwrite the same byte. All records are undone from the latest to the first,
-//! so the record with the earliest time must contain the byte of the cut. This is so because each
-//! rank reads the old bytes before its record gets its time: a write by another rank that it could
-//! have read has an earlier record. Example: the byte is `a` at the cut. Rank 0 records `a` at time
-//! 1 and writes `b`; rank 1 records `b` at time 2 and writes `c`. The undo writes `b`, then `a`.
-//! Each rank needs one record per byte and section.
+//! so the record with the earliest time must contain the byte of the cut. The times are in this
+//! order because each rank reads the old bytes before its record gets its time: if the rank has
+//! read what another rank wrote, that write has an earlier record. Example: the byte is `a` at the
+//! cut. Rank 0 records `a` at time 1 and writes `b`; rank 1 records `b` at time 2 and writes `c`.
+//! The undo writes `b`, then `a`. Each rank needs one record per byte and section.
 #![allow(unsafe_code)]
 
 use super::backup::open_backup;
@@ -135,8 +135,8 @@ impl Recorder {
 
     /// Stores old bytes in the log, or in a backup beside the file.
     ///
-    /// The backup is used if the log has many bytes. A file has one such backup, to which later
-    /// bytes are appended.
+    /// The backup is used if these bytes are many, or the log has many bytes already. A file has
+    /// one such backup, to which later bytes are appended.
     fn store_old(
         &mut self,
         path: &Path,

@@ -18,9 +18,13 @@ use understudy_formats::private_directories::in_memory;
 use understudy_numbers::Epoch;
 use understudy_policy::ranges::ByteRanges;
 
-/// Largest file in bytes that is copied because a mapping may overwrite it.
+/// Largest part of a file in bytes that is backed up for a mapping.
+///
+/// The program may overwrite the file through the mapping.
 pub(super) const MAX_OVERWRITTEN: u64 = 64 << 20;
-/// Largest file in bytes that is copied because the program truncates it.
+/// Largest size in bytes that is backed up because the program truncates a file.
+///
+/// The size is that of the file, or with ftruncate(2) that of the part that is cut off.
 pub(super) const MAX_TRUNCATED: u64 = 1 << 30;
 
 /// Extent to which a file has been recorded in this section.
@@ -43,7 +47,7 @@ pub struct Recorder {
     section_start: SystemTime,
     /// Path at which the log continues if its file cannot be written.
     fallback: Option<PathBuf>,
-    /// Clock that all processes of a node share, in nanoseconds.
+    /// Clock that all ranks whose logs are undone together share, in nanoseconds.
     clock: fn() -> u64,
     /// Names created since the cut.
     ///
@@ -55,7 +59,7 @@ pub struct Recorder {
     pub(super) overwritten: HashMap<FileId, ByteRanges>,
     /// Backups to which overwritten bytes of a file are appended, and their lengths.
     pub(super) pools: HashMap<FileId, (PathBuf, u64)>,
-    /// Names of open files whose own names were removed.
+    /// Names in this section for the backups of open files whose own names were removed.
     pub(super) links: HashMap<FileId, PathBuf>,
     /// Files whose attributes have been recorded since the cut.
     pub(super) attributed: HashSet<FileId>,
@@ -295,7 +299,7 @@ impl Recorder {
             return self.size(path, metadata);
         }
         if metadata.len() > limit {
-            self.warn(path, "it is too large to be kept");
+            self.warn(path, "it is too large to be backed up");
             return self.size(path, metadata);
         }
         self.attributes(path, metadata)?;

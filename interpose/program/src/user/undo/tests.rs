@@ -208,7 +208,9 @@ fn another_file_of_the_same_name_is_not_cut() {
     assert_eq!(fs::read(path).unwrap(), b"twelve bytes");
 }
 
-/// A process may fail while it creates its log, rewrites it, or undoes effects.
+/// Incomplete logs, rewritten logs and locks of failed processes are removed.
+///
+/// A file that a living process has locked stays until no rollback is possible.
 #[test]
 fn incomplete_files_of_failed_processes_are_removed() {
     let room = TemporaryDirectory::new("halves");
@@ -235,9 +237,9 @@ fn incomplete_files_of_failed_processes_are_removed() {
     assert!(tree(&directory).is_empty());
 }
 
-/// Moves a backup out of a removed directory, then discards the section of the backup.
+/// A backup is moved out of a removed directory, and then its section is discarded.
 ///
-/// The later removal is undone afterwards.
+/// The undo of the later section makes the directory again, and no backup is left.
 #[test]
 fn a_backup_that_was_moved_is_found_when_it_is_forgotten() {
     let room = TemporaryDirectory::new("moved");
@@ -278,9 +280,9 @@ fn a_backup_that_was_moved_is_found_when_it_is_forgotten() {
     assert_eq!(room.backups(), Vec::<PathBuf>::new());
 }
 
-/// Exchanges two names, then removes the new file at the second one.
+/// A new file and an old directory exchange their names; the file is removed.
 ///
-/// The removal is not recorded, because the file is new.
+/// The removal is not recorded, because the file is new. The undo gives the directory its old name.
 #[test]
 fn an_exchange_is_undone_after_one_name_was_removed() {
     let room = TemporaryDirectory::new("exchange");

@@ -1,4 +1,6 @@
-//! Undo log: one file per rank in memory (tmpfs), which outlives a killed rank.
+//! Undo log: one file per rank, which outlives a killed rank.
+//!
+//! The file is in memory (tmpfs), or beside the checkpoints on disk.
 //!
 //! ```text
 //!   magic, version │ length u32, checksum u64, line │ length, checksum, line │ …
@@ -38,7 +40,9 @@ const FRAME: usize = 12;
 pub struct Record {
     /// Number of the cut that the effect follows.
     pub section: Epoch,
-    /// Time since the node's start, which orders the records of the node's ranks.
+    /// Time in nanoseconds, which orders the records of the ranks whose logs are undone together.
+    ///
+    /// The time is since the node's start, or since 1970 if the job's logs are on disk.
     pub time: u64,
     /// Identities of the directories that contain the effect's names, in the order of the names.
     pub directories: Vec<FileId>,
@@ -121,7 +125,7 @@ pub struct UndoLog {
     records: Vec<LoggedRecord>,
 }
 
-/// Record with its position in the file.
+/// Record with its position in the file and its outcome.
 #[derive(Clone, Debug)]
 pub struct LoggedRecord {
     offset: u64,
@@ -161,7 +165,7 @@ impl UndoLog {
 
     /// Opens the log of any rank.
     ///
-    /// `None` if the log is absent or belongs to another user.
+    /// `None` if the log is absent or belongs to another user, or if the file is not a log.
     pub fn open(path: &Path) -> io::Result<Option<UndoLog>> {
         let file = match open_own(path, libc::O_RDWR | libc::O_APPEND) {
             Err(error)

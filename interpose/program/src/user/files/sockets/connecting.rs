@@ -13,20 +13,21 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 /// Takes ownership of a descriptor that a system call has returned.
 ///
 /// # Safety
-/// The descriptor must have no other owner.
+/// `fd` must be the result of a system call that creates a descriptor, without another owner.
 pub unsafe fn owned(fd: i32) -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the caller guarantees that the descriptor has no other owner, and it is open,
-    // because it is not negative.
+    // SAFETY: the result of the caller's system call is not negative, so the descriptor is open.
+    // The caller guarantees that the descriptor has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// Starts to connect a new socket without blocking.
 ///
 /// # Errors
-/// Returns `AddrInUse` while another connection, possibly a closed one, occupies the port.
+/// Fails with `AddrInUse` while another connection, possibly a closed one, occupies the port, and
+/// with the errors of `create`, bind(2) and connect(2).
 pub fn connect_from(
     create: impl Fn() -> io::Result<OwnedFd>,
     from: &Endpoint,
@@ -38,7 +39,7 @@ pub fn connect_from(
 /// Connects from a range of one port.
 ///
 /// # Errors
-/// Fails if the kernel does not support ranges, or the port is bound.
+/// Fails if the kernel does not support ranges, or the port is bound or occupied.
 fn connect_in_range(socket: OwnedFd, from: &Endpoint, to: &Endpoint) -> io::Result<OwnedFd> {
     let fd = socket.as_raw_fd();
     let (_, port) = from.ip().ok_or(io::ErrorKind::InvalidInput)?;
@@ -67,7 +68,7 @@ fn connect_bound(socket: OwnedFd, from: &Endpoint, to: &Endpoint) -> io::Result<
 
 /// Starts connect(2) without blocking.
 fn begin(fd: i32, to: &Endpoint) -> io::Result<()> {
-    // SAFETY: fcntl(2) of a socket that the caller owns.
+    // SAFETY: fcntl(2) with F_SETFL accesses no memory.
     unsafe { libc::fcntl(fd, libc::F_SETFL, libc::O_NONBLOCK) };
     match to.connect(fd) {
         // A closed connection with these addresses is in the state TIME_WAIT.

@@ -15,15 +15,18 @@ use std::time::Instant;
 /// Inodes of sockets in which a message of length zero was found.
 ///
 /// MSG_PEEK skips an empty message that it has returned before (`__skb_try_recv_from_queue`).
-static WITH_EMPTY_MESSAGE: Mutex<BTreeSet<u64>> = Mutex::new(BTreeSet::new());
+static SOCKETS_WITH_EMPTY_MESSAGE: Mutex<BTreeSet<u64>> = Mutex::new(BTreeSet::new());
 
 pub const EMPTY_MESSAGE: &str =
     "it holds a message of length zero; let the program receive it sooner";
 
 /// Returns a copy of the messages that wait in the socket.
+///
+/// # Errors
+/// Fails with the reason and the remedy if the messages cannot be copied.
 pub fn content(fd: i32) -> Result<Vec<Vec<u8>>, &'static str> {
     let inode = stat(fd).map_or(0, |file_stat| file_stat.st_ino);
-    let mut with_empty = WITH_EMPTY_MESSAGE
+    let mut with_empty = SOCKETS_WITH_EMPTY_MESSAGE
         .lock()
         .unwrap_or_else(PoisonError::into_inner);
     if with_empty.contains(&inode) && open_descriptors::events(fd, libc::POLLIN) & libc::POLLIN != 0
@@ -134,7 +137,9 @@ pub fn drain(fd: i32) {
     }
 }
 
-/// Receives and discards all data that waits in a connection or is in flight.
+/// Receives and discards at `fd` all data that `other`, its other end, has sent.
+///
+/// Ends after [`MAX_WAIT`], even if data is still in flight.
 pub fn drain_connection(fd: i32, other: i32) {
     let start = Instant::now();
     while !(tcp::wait_for_arrival(other, fd) && tcp::waiting(fd) == 0) && start.elapsed() < MAX_WAIT

@@ -38,14 +38,15 @@ pub struct LostSocket {
     pub why: io::Error,
 }
 
-/// Closes a descriptor that the program did not have at the checkpoint.
+/// Closes a descriptor whose object the program did not have at the checkpoint.
 ///
 /// A TCP connection is reset, because otherwise the kernel keeps its addresses for a minute.
 pub fn abandon(fd: i32) {
     if tcp::is_tcp(fd) {
         reset_at_close(fd);
     }
-    // SAFETY: close(2) of a descriptor that the program has opened since the checkpoint.
+    // SAFETY: close(2) of the program's descriptor, which the program does not expect after the
+    // rollback.
     unsafe { libc::close(fd) };
 }
 
@@ -59,14 +60,14 @@ pub fn prepare_for_content(fd: i32, socket: &Socket) {
     }
 }
 
-/// Closes the connections that wait at a listener.
+/// Closes the connections that wait at a listener, and restores its backlog.
 ///
 /// At the checkpoint no connections waited.
 pub fn empty_listener(fd: i32, backlog: u32) {
     while let Ok(connection) = accept(fd, Duration::ZERO) {
         drop(connection);
     }
-    // SAFETY: listen(2) of the program's listener.
+    // SAFETY: listen(2) accesses no memory.
     unsafe { libc::listen(fd, backlog.cast_signed()) };
 }
 
@@ -88,7 +89,8 @@ fn accept(fd: i32, timeout: Duration) -> io::Result<OwnedFd> {
 
 /// Creates a socket of equal kind and options.
 ///
-/// The socket's options permit an address that a closed connection still occupies.
+/// Two options of IP sockets differ until the saved options are applied: SO_REUSEADDR permits an
+/// address that a closed connection still occupies, and TCP_DEFER_ACCEPT is off.
 fn create_like(socket: &Socket) -> io::Result<OwnedFd> {
     let [family, kind, protocol] = socket.kind;
     // SAFETY: socket(2), whose new descriptor has no other owner.
@@ -124,7 +126,7 @@ fn retry_while_in_use<T>(
 fn listen_at(socket: &Socket, address: &Endpoint, backlog: u32) -> io::Result<OwnedFd> {
     let listener = create_like(socket)?;
     address.bind(listener.as_raw_fd())?;
-    // SAFETY: listen(2) of a socket of this function.
+    // SAFETY: listen(2) accesses no memory.
     let rc = unsafe { libc::listen(listener.as_raw_fd(), backlog.cast_signed()) };
     if rc == 0 {
         Ok(listener)
@@ -153,7 +155,7 @@ struct Rebuilder<'a> {
 /// Creates the missing listeners and connections, and returns them by descriptor.
 ///
 /// # Errors
-/// Returns the first socket that cannot be created.
+/// Fails with the first socket that cannot be created.
 pub fn rebuild(
     saved: &BTreeMap<i32, &Socket>,
     missing: &BTreeSet<i32>,
@@ -262,7 +264,7 @@ impl Rebuilder<'_> {
         Ok(())
     }
 
-    /// Creates a connection, sends the content to the end, and closes the other end.
+    /// Creates an end of a connection with its content, whose other end is closed.
     fn create_orphan(&self, socket: &Socket, address: &Endpoint) -> io::Result<OwnedFd> {
         let other = Socket {
             address: Some(address.clone()),
@@ -280,8 +282,9 @@ impl Rebuilder<'_> {
 
     /// Connects two new sockets, one of which accepts the connection.
     ///
-    /// The connecting end can share its port with other connections, so it cannot listen at that
-    /// port. The saved state does not show which end connected, so both directions are tried.
+    /// An end that connected may share its port with other connections, and no listener can be
+    /// created at such a port (`AddrInUse`). The saved state does not show which end connected, so
+    /// both directions are tried.
     fn connect(&self, one: &Socket, two: &Socket) -> io::Result<[OwnedFd; 2]> {
         let connect_to = |acceptor, connector| match self.listener_for(acceptor) {
             Some((_, true)) => Err(io::ErrorKind::AddrInUse.into()),

@@ -31,13 +31,13 @@ pub fn fill(all: &BTreeMap<i32, &Socket>) -> io::Result<()> {
             3 => libc::SHUT_RDWR,
             _ => continue,
         };
-        // SAFETY: shutdown(2) of the program's socket.
+        // SAFETY: shutdown(2) accesses no memory.
         unsafe { libc::shutdown(fd, directions) };
     }
     Ok(())
 }
 
-/// Sends the content of the checkpoint to a socket from its other end.
+/// Replaces the content of a socket; the content is sent from its other end.
 fn refill(fd: i32, other: i32, socket: &Socket) -> io::Result<()> {
     let has_arrived = || !socket.has_address() || tcp::wait_for_arrival(other, fd);
     if has_arrived() && content(fd).is_ok_and(|now| now == socket.content) {

@@ -193,7 +193,9 @@ pub fn objection(fd: i32, inode: u64, local: &LocalSockets) -> Option<String> {
 }
 
 impl Socket {
-    /// Returns the state of a socket; `None` if only another process could restore it.
+    /// Returns the state of a socket; `None` if it cannot be saved.
+    ///
+    /// Sockets that other processes use, and sockets with unreadable content, cannot be saved.
     pub fn from_fd(fd: i32, inode: u64, local: &LocalSockets) -> Option<Socket> {
         let role = role(fd, inode, &local.connections, |_| true).1;
         let (peer, is_shut, backlog) = match role {
@@ -300,8 +302,8 @@ mod tests {
         stat(fd).unwrap().st_ino
     }
 
-    fn socket(of: &impl AsRawFd) -> Socket {
-        let fd = of.as_raw_fd();
+    fn saved_socket(object: &impl AsRawFd) -> Socket {
+        let fd = object.as_raw_fd();
         Socket::from_fd(fd, inode(fd), &LocalSockets::among(&[]))
             .expect("a socket that can be saved")
     }
@@ -312,7 +314,7 @@ mod tests {
         for message in [&b"first"[..], b"second"] {
             one.send(message).unwrap();
         }
-        let saved = [socket(&one), socket(&other)];
+        let saved = [saved_socket(&one), saved_socket(&other)];
         assert_eq!(saved[0].peer(), Some(saved[1].number()));
         assert_eq!(saved[1].content, [&b"first"[..], b"second"]);
         let (made, peer) = saved[0].create().unwrap();
@@ -321,7 +323,7 @@ mod tests {
         fill(&all.into_iter().collect()).unwrap();
         assert_eq!(content(peer.as_raw_fd()).unwrap(), saved[1].content);
         // The originals are unchanged.
-        assert_eq!(socket(&other).content, saved[1].content);
+        assert_eq!(saved_socket(&other).content, saved[1].content);
     }
 
     #[test]
@@ -329,7 +331,7 @@ mod tests {
         let (one, other) = UnixStream::pair().unwrap();
         send_all(one.as_raw_fd(), &[b"left behind".to_vec()]).unwrap();
         drop(one);
-        let saved = socket(&other);
+        let saved = saved_socket(&other);
         assert_eq!((saved.peer, saved.is_shut), (Some(0), 3));
         let (made, peer) = saved.create().unwrap();
         assert!(peer.is_none());
@@ -337,9 +339,9 @@ mod tests {
             content(made.as_raw_fd()).unwrap(),
             [b"left behind".to_vec()]
         );
-        assert!(socket(&other).can_become(&saved));
+        assert!(saved_socket(&other).can_become(&saved));
         drain(other.as_raw_fd());
-        assert!(!socket(&other).can_become(&saved));
+        assert!(!saved_socket(&other).can_become(&saved));
     }
 
     #[test]
@@ -361,9 +363,9 @@ mod tests {
     fn kinds_are_distinguished() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let kind = |of: &dyn AsRawFd| {
-            let alone = LocalSockets::among(&[of.as_raw_fd()]);
-            super::kind(of.as_raw_fd(), inode(of.as_raw_fd()), &alone)
+        let kind = |object: &dyn AsRawFd| {
+            let fd = object.as_raw_fd();
+            super::kind(fd, inode(fd), &LocalSockets::among(&[fd]))
         };
         assert_eq!(kind(&listener), "socket:inet:listener");
         assert_eq!(kind(&client), "socket:inet:connected");

@@ -102,7 +102,7 @@ impl SocketOption {
         value
     }
 
-    /// Sets the option to a value that [`SocketOption::read`] has returned.
+    /// Sets the option to a value, in the form that [`SocketOption::read`] returns.
     pub fn write(self, fd: i32, value: &[u8]) {
         let mut value = value.to_vec();
         // The kernel doubles the value that it receives (socket(7)).

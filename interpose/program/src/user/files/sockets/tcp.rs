@@ -1,7 +1,8 @@
 //! TCP connections of which this process has both ends (tcp(7)).
 //!
-//! The ends are matched by their addresses: each address is the peer of the other. At a cut all
-//! sent data must have arrived, because data that waits at the sender cannot be read.
+//! The ends are matched by their addresses: the local address of one end is the peer address of the
+//! other end. At a cut all sent data must have arrived, because data that waits at the sender
+//! cannot be read.
 #![allow(unsafe_code)]
 
 use super::connection_list::{self, Connection};
@@ -16,7 +17,7 @@ use std::time::{Duration, Instant};
 /// Maximum content of one socket in bytes; with more a checkpoint is refused.
 pub const MAX_CONTENT: usize = 16 << 20;
 
-pub const TOO_MUCH: &str = "it holds more than 16 MiB; let the program read them sooner";
+pub const TOO_MUCH: &str = "it holds more than 16 MiB; let the program read the data sooner";
 
 /// Number of bytes that were not sent yet (`<linux/sockios.h>`).
 const SIOCOUTQNSD: libc::c_ulong = 0x894b;
@@ -25,7 +26,7 @@ const SIOCOUTQNSD: libc::c_ulong = 0x894b;
 ///
 /// The kernel may delay an acknowledgement by 200 ms (TCP_DELACK_MAX).
 const MAX_DELAY_OF_ACK: Duration = Duration::from_millis(300);
-/// Maximum wait for room in a connection of this process.
+/// Maximum wait for room in a connection, for its acceptance, or for its data.
 pub const MAX_WAIT: Duration = Duration::from_secs(1);
 
 /// Connection states of `<netinet/tcp.h>` in which both ends are restored.
@@ -59,6 +60,8 @@ impl Connections {
 }
 
 /// True if the other end was closed, and no process has it open.
+///
+/// False while the other end has not acknowledged all data.
 pub fn is_orphan(fd: i32) -> bool {
     let Some([own, peer]) = local_addresses(fd) else {
         return false;
@@ -146,7 +149,7 @@ pub fn wait_for_room(fd: i32) -> bool {
 
 /// Waits until the other end has acknowledged all sent data.
 ///
-/// Returns false if the other end has no room for more data.
+/// Returns false if the other end has no room for more data, or after [`MAX_DELAY_OF_ACK`].
 pub fn wait_for_arrival(fd: i32, other: i32) -> bool {
     let start = Instant::now();
     while unacknowledged(fd) > 0 {

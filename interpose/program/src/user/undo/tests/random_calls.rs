@@ -91,7 +91,7 @@ fn write_within(
     file.write_all_at(&bytes, offset)
 }
 
-/// Makes the call like the program; it may fail as in a program. Written files may stay open.
+/// Makes the call as the program would, even if the call fails. Written files may stay open.
 fn perform(
     call: &FileCall,
     random: &mut Random,
@@ -168,10 +168,10 @@ fn difference(now: &Tree, then: &Tree) -> Vec<String> {
     [only("now", now, then), only("then", then, now)].concat()
 }
 
-/// Lets one or two ranks change files.
+/// Lets one or two ranks change files, then undoes all effects since a cut.
 ///
-/// Then undoes all effects since one of the cuts.
-fn round(seed: u64) {
+/// Asserts that the files are those of the cut, and that a single rank leaves no backup.
+fn check_round(seed: u64) {
     let count = 1 + (seed % 2) as u32;
     let random = &mut Random(seed);
     let room = TemporaryDirectory::new(&format!("random-{seed}"));
@@ -234,5 +234,5 @@ fn any_calls_of_two_ranks_are_undone() {
     let first = seed.unwrap_or(clock);
     println!("UNDO_SEED={first}");
     let rounds = if seed.is_some() { 1 } else { 150 };
-    (0..rounds).for_each(|index| round(first.wrapping_add(index)));
+    (0..rounds).for_each(|index| check_round(first.wrapping_add(index)));
 }

@@ -3,7 +3,7 @@
 use super::*;
 use std::os::unix::fs::DirBuilderExt;
 
-const FROM_NOTHING: i32 = libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC;
+const TRUNCATING_FLAGS: i32 = libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC;
 
 fn opening(path: &Path, flags: i32) -> FileCall {
     FileCall::Open {
@@ -21,13 +21,13 @@ fn removing(path: &Path) -> FileCall {
 }
 
 /// Waits for the next tick of the clock of file systems.
-fn a_moment() {
+fn wait_for_tick() {
     std::thread::sleep(std::time::Duration::from_millis(12));
 }
 
 /// Opens a file with truncation as a rank, and writes it.
 fn write(rank: &mut Recorder, path: &Path, content: impl AsRef<[u8]>) {
-    rank.record_call(&opening(path, FROM_NOTHING)).unwrap();
+    rank.record_call(&opening(path, TRUNCATING_FLAGS)).unwrap();
     fs::write(path, content).unwrap();
     rank.name_created().unwrap();
 }
@@ -37,7 +37,7 @@ fn remove(rank: &mut Recorder, path: &Path) {
     fs::remove_file(path).unwrap();
 }
 
-/// Checks that the undo fails with a message about this file.
+/// Asserts that the undo fails at this file, with a message that contains `why`.
 #[track_caller]
 fn assert_fails(room: &TemporaryDirectory, path: &Path, why: &str) {
     let failed = room.try_undo(1, 1).expect_err("not undone");
@@ -59,7 +59,7 @@ fn a_file_in_the_place_of_a_new_one_stays() {
             // The file that is created next may have the inode of the removed file.
             false => fs::remove_file(&data).unwrap(),
         }
-        a_moment();
+        wait_for_tick();
         fs::write(&data, "others'").unwrap();
         assert_fails(&room, &data, "another file has its name");
         assert_eq!(fs::read(&data).unwrap(), b"others'");
@@ -73,11 +73,12 @@ fn a_name_that_the_job_has_given_up_is_of_no_interest() {
     let [lock, failed] = ["lock", "failed"].map(|name| room.files().join(name));
     let mut rank = room.recorder(0);
     rank.begin(Epoch(1));
-    a_moment();
+    wait_for_tick();
     write(&mut rank, &lock, "");
     remove(&mut rank, &lock);
     // This call fails.
-    rank.record_call(&opening(&failed, FROM_NOTHING)).unwrap();
+    rank.record_call(&opening(&failed, TRUNCATING_FLAGS))
+        .unwrap();
     rank.name_created().unwrap();
     for path in [&lock, &failed] {
         fs::write(path, "others'").unwrap();
@@ -104,7 +105,7 @@ fn a_file_in_the_place_of_an_old_one_stays() {
                 fs::remove_file(path).unwrap();
             }
         }
-        a_moment();
+        wait_for_tick();
         fs::write(path.with_extension("other"), "others'").unwrap();
         fs::rename(path.with_extension("other"), path).unwrap();
         assert_fails(&room, path, "another file has its name");
@@ -113,7 +114,9 @@ fn a_file_in_the_place_of_an_old_one_stays() {
     }
 }
 
-/// Another user replaces a directory by a link to a private directory.
+/// Another user replaces a directory by a link to a private directory: the undo fails.
+///
+/// The private directory stays unchanged, and the undo succeeds with the recorded directory.
 #[test]
 fn nothing_is_undone_through_a_directory_that_was_exchanged() {
     type Act = fn(&mut Recorder, &Path);
@@ -161,7 +164,7 @@ fn nothing_is_undone_through_a_directory_that_was_exchanged() {
     }
 }
 
-/// Destroys a file in one of several ways. A hidden backup is created beside the file.
+/// Destroys the content of a file; the recorder creates a hidden backup beside the file.
 fn destroy(which: &str, rank: &mut Recorder, path: &Path) {
     match which {
         "removed" => remove(rank, path),
@@ -192,7 +195,7 @@ fn a_missing_backup_is_reported() {
             assert_eq!(backups.len(), 1, "{which}");
             fs::remove_file(&backups[0]).unwrap();
             if is_exchanged {
-                a_moment();
+                wait_for_tick();
                 fs::write(&backups[0], vec![b'x'; 100 << 10]).unwrap();
             }
             let then = fs::read(&data).ok();
@@ -203,7 +206,7 @@ fn a_missing_backup_is_reported() {
     }
 }
 
-/// A rank fails before its backup is complete: nothing has been destroyed yet.
+/// A rank fails before its backup is complete: the file keeps its content.
 #[test]
 fn a_backup_that_was_never_complete_is_not_missed() {
     let room = TemporaryDirectory::new("incomplete");
