@@ -20,9 +20,9 @@ use understudy_wire::{Answer, Request, auth};
 const RECOVERY_LIMIT: Duration = Duration::from_millis(100);
 /// Time that a job with a missing spare waits for the daemon after a recovery.
 const GRANT_LIMIT: Duration = Duration::from_secs(1);
-/// Time limit for each connection and answer when a spare registers or leases are given back.
+/// Time limit for a connection or an answer outside of a recovery.
 ///
-/// The process blocks meanwhile.
+/// The process blocks meanwhile: a spare that registers, or a process that gives leases back.
 const SPARE_LIMIT: Duration = Duration::from_millis(20);
 /// Time between two heartbeats. The daemon considers a spare dead after 10 s.
 const HEARTBEAT_PERIOD: Duration = Duration::from_secs(2);

@@ -195,7 +195,7 @@ pub fn discard_loaded(rt: &Runtime, store: &mut PageStore) {
 
 /// Returns the checkpoint that this process has loaded from disk, once.
 ///
-/// One worker logs if the environment differs from that of the start which wrote the checkpoint.
+/// Worker 0 logs if the environment differs from that of the start which wrote the checkpoint.
 pub fn take_chosen(rt: &Runtime) -> Option<LoadedCheckpoint> {
     let mut level = rt.disk.level.borrow_mut();
     let disk = level.as_mut()?;
@@ -209,7 +209,7 @@ pub fn take_chosen(rt: &Runtime) -> Option<LoadedCheckpoint> {
     loaded
 }
 
-/// Makes this checkpoint the last one on disk if all workers have resumed from its files.
+/// Makes this checkpoint, to which all workers have rolled back, the last one on disk.
 ///
 /// Removes this worker's files of newer checkpoints. Does nothing unless this or an earlier attempt
 /// has chosen this checkpoint from disk.
@@ -379,7 +379,7 @@ pub fn evaluate_reports(
     }
 }
 
-/// Starts to write the checkpoint if a file of it is due; must be called after its commit.
+/// Starts to write the checkpoint, after its commit, if that is due.
 pub fn write_if_due(
     rt: &Runtime,
     store: &mut PageStore,

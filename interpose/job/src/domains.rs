@@ -20,7 +20,9 @@ const HOST_NAME_CAPACITY: usize = 72;
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ProcessLocation {
-    /// Hash of the node: processes with an equal hash can access each other by their PIDs.
+    /// Hash of the node.
+    ///
+    /// Processes with an equal hash can access each other by their PIDs.
     pub node: u64,
     /// PID on the node.
     pub pid: u64,

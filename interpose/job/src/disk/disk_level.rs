@@ -144,7 +144,7 @@ impl DiskLevel {
         }
     }
 
-    /// Reports to the user, once each, that files cannot be written, and that they can again.
+    /// Reports to the user that files cannot be written, or can be written once more.
     ///
     /// `first` is the first worker with trouble, which reports the trouble.
     pub fn report_trouble(&mut self, first: Option<Worker>, worker: Worker) {

@@ -1,4 +1,4 @@
-//! Properties of a job, which a file of a checkpoint and the process that loads it must share.
+//! Properties that a file and the process that loads the file must share.
 
 use crate::user;
 use std::collections::BTreeSet;

@@ -21,7 +21,7 @@ pub struct LoadedCheckpoint {
     pub state: Vec<u8>,
 }
 
-/// Reads a whole file, which must match its name and have the identity of this job.
+/// Reads a whole file, which must match its name and the job's identity.
 pub fn load(
     directory: &Path,
     name: EpochFileName,

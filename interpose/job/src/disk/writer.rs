@@ -185,7 +185,9 @@ impl Writer {
         Some(outcome)
     }
 
-    /// Waits for the outcome of the file that is being written; `None` if there is no such file.
+    /// Waits for the outcome of the file that is being written.
+    ///
+    /// `None` if no file is being written.
     pub fn wait(&mut self) -> Option<WriteOutcome> {
         let gone = |_| {
             Err(io::Error::other(
