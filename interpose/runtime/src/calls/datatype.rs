@@ -317,7 +317,7 @@ unsafe fn contents(
     }
     for (n, &base) in recipe.contained.iter().enumerate() {
         let handle = datatype::duplicate_equal(rt, VirtDatatype(base as *mut _))?;
-        // SAFETY: the program's array is long enough.
+        // SAFETY: the length is checked above; MPI requires the program's array to have it.
         unsafe { datatypes.add(n).write(handle) };
     }
     Ok(())
