@@ -1,4 +1,4 @@
-//! Control messages: started in memory of the runtime, and polled.
+//! Control messages: bytes between runtimes, which the runtime sends from memory of its own.
 
 mod send_queue;
 mod sparse_exchange;
@@ -19,7 +19,7 @@ use understudy_numbers::Worker;
 /// `comm` must be a communicator of all workers.
 ///
 /// # Errors
-/// The error of a real procedure.
+/// Fails if a procedure of the MPI library fails.
 pub fn next(comm: RealComm, tag: c_int) -> mpi::Result<Option<(Worker, Vec<u8>)>> {
     let Some((from, message)) = InFlight::receive_arrived(comm, None, tag)? else {
         return Ok(None);
@@ -35,9 +35,9 @@ pub mod tag {
     pub const HEAD: c_int = 1;
     /// Description of a replica's pages.
     pub const HEADER: c_int = 2;
-    /// Rest of the state.
+    /// State of a worker apart from its pages.
     pub const STATE: c_int = 3;
-    /// Pages.
+    /// Pages of a replica.
     pub const PAGES: c_int = 4;
     pub const SUMS: c_int = 5;
     /// Votes on whether a cut is due.
@@ -64,7 +64,7 @@ pub mod tag {
     pub const ASSEMBLE: c_int = 16;
     /// Report that the program has received a drained message.
     pub const DRAINED_RECEIVED: c_int = 17;
-    /// Messages that a cut has drained.
+    /// Queries about synchronous sends whose messages a cut may have drained, and the answers.
     pub const DRAINED_QUERY: c_int = 18;
     /// Message counts of a cut.
     pub const COUNTS: c_int = 20;

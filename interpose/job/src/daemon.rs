@@ -1,4 +1,4 @@
-//! This process as a client of the node's daemon (`UNDERSTUDY_DAEMON`), which can select spares.
+//! This process as a client of the node's daemon (`UNDERSTUDY_DAEMON`), which ranks spares.
 //!
 //! Nothing depends on the daemon: its answer is only a placement hint, which the plan checks
 //! (`recovery_plan`), and without an answer the built-in rule selects a spare. A recovery waits
@@ -20,7 +20,9 @@ use understudy_wire::{Answer, Request, auth};
 const RECOVERY_LIMIT: Duration = Duration::from_millis(100);
 /// Time that a job with a missing spare waits for the daemon after a recovery.
 const GRANT_LIMIT: Duration = Duration::from_secs(1);
-/// Time that a spare waits for the daemon, during which the spare blocks.
+/// Time limit for a connection or an answer outside of a recovery.
+///
+/// The process blocks meanwhile: a spare that registers, or a process that gives leases back.
 const SPARE_LIMIT: Duration = Duration::from_millis(20);
 /// Time between two heartbeats. The daemon considers a spare dead after 10 s.
 const HEARTBEAT_PERIOD: Duration = Duration::from_secs(2);
@@ -67,7 +69,7 @@ pub fn poll_spare(rt: &Runtime) -> Option<Duration> {
         None => register().map(|client| link.client = Some(client)),
     };
     if let Err(why) = outcome {
-        log::info!("the daemon does not have this spare: {why}");
+        log::info!("this spare is not registered with the daemon: {why}");
         link.client = None;
     }
     link.due = Some(Instant::now() + HEARTBEAT_PERIOD);
@@ -120,7 +122,7 @@ pub fn report_unneeded(rt: &Runtime) {
     send_last(rt, &Request::Leave);
 }
 
-/// Returns the present or former place of a process.
+/// Returns the present place of a process, or the last one of a failed process.
 fn place_of(process: ProcessNumber) -> ProcessLocation {
     ProcessLocation {
         host: peers::host(process),
@@ -132,7 +134,9 @@ fn domain_name(domain: u64) -> String {
     format!("{domain:016x}")
 }
 
-/// Requests spares for failed workers. `round` increases with every request of a job.
+/// Requests spares for failed workers.
+///
+/// `round` increases with every request of a job.
 pub fn lease(rt: &Runtime, round: u64, dead: &[Worker]) -> Result<Vec<Lease>, String> {
     let world = world::get(rt);
     let need = |&worker: &Worker| SpareNeed {
@@ -163,7 +167,7 @@ fn request(question: &Request, limit: Duration) -> Result<Answer, String> {
     }
 }
 
-/// Returns the number of new spares that the daemon grants this job.
+/// Requests new spares; returns the number that the daemon grants this job.
 ///
 /// The job has `spares` idle spares, and had `aim` spares at the start.
 pub fn grant_spares(spares: u32, aim: u32) -> Result<u32, String> {
@@ -174,7 +178,7 @@ pub fn grant_spares(spares: u32, aim: u32) -> Result<u32, String> {
     }
 }
 
-/// Returns leases that the plan does not use.
+/// Gives leases that the plan does not use back to the daemon.
 pub fn release_leases(tokens: &[LeaseToken]) {
     if tokens.is_empty() {
         return;

@@ -72,6 +72,9 @@ fn identity(rt: &Runtime, workers: u32) -> JobIdentity {
 ///
 /// Returns true if the job continues from a checkpoint on disk, which has been loaded. The inner
 /// error is the reason for which the job must not start.
+///
+/// # Errors
+/// Fails if a procedure of the MPI library fails.
 pub fn open(
     rt: &Runtime,
     comm: RealComm,
@@ -128,6 +131,7 @@ pub struct DiskInfo {
     base: u64,
 }
 
+/// Returns the data of the disk level for joining processes; `None` without a disk level.
 pub fn disk_info(rt: &Runtime) -> Option<DiskInfo> {
     let info = |disk: &DiskLevel| DiskInfo {
         lineage: disk.lineage,
@@ -150,7 +154,8 @@ pub fn join(rt: &Runtime, info: DiskInfo, workers: u32) {
     ));
     (disk.start, disk.base) = (info.start, info.base);
     if let Err(why) = disk.places.claim() {
-        log::warn!("{}: {why}", disk.places.directory.display());
+        let directory = disk.places.directory.display();
+        log::warn!("this process cannot claim the checkpoint directory {directory}: {why}");
     }
     user::keep_files_on_disk(rt, &disk.places.directory, info.lineage, info.start);
 }
@@ -188,6 +193,9 @@ pub fn discard_loaded(rt: &Runtime, store: &mut PageStore) {
     }
 }
 
+/// Returns the checkpoint that this process has loaded from disk, once.
+///
+/// Worker 0 logs if the environment differs from that of the start which wrote the checkpoint.
 pub fn take_chosen(rt: &Runtime) -> Option<LoadedCheckpoint> {
     let mut level = rt.disk.level.borrow_mut();
     let disk = level.as_mut()?;
@@ -201,10 +209,10 @@ pub fn take_chosen(rt: &Runtime) -> Option<LoadedCheckpoint> {
     loaded
 }
 
-/// Records that all workers have rolled back to this checkpoint.
+/// Makes this checkpoint, to which all workers have rolled back, the last one on disk.
 ///
-/// Removes newer checkpoints on disk if this or an earlier attempt has chosen this checkpoint from
-/// disk.
+/// Removes this worker's files of newer checkpoints. Does nothing unless this or an earlier attempt
+/// has chosen this checkpoint from disk.
 pub fn resume_from(rt: &Runtime, worker: Worker, epoch: Epoch) {
     let Some(disk) = &mut *rt.disk.level.borrow_mut() else {
         return;
@@ -230,7 +238,7 @@ pub fn resume_from(rt: &Runtime, worker: Worker, epoch: Epoch) {
 
 /// Returns the key for the checkpoint of the current cut.
 ///
-/// `None` if it will not be written.
+/// `None` if the checkpoint will not be written.
 pub fn due_key(rt: &Runtime) -> Option<EpochKey> {
     rt.disk.level.borrow().as_ref()?.due
 }
@@ -238,7 +246,8 @@ pub fn due_key(rt: &Runtime) -> Option<EpochKey> {
 /// Writes a file that a failed predecessor may not have written.
 ///
 /// This process has replaced a worker at a checkpoint that was to be written with this key. Without
-/// the file, no restart could use this checkpoint, which may be the first checkpoint.
+/// the file, no restart could use this checkpoint, which may be the first checkpoint. Nothing is
+/// written if the file exists, or if the replica lacks pages.
 pub fn take_over(
     rt: &Runtime,
     worker: Worker,
@@ -259,7 +268,7 @@ pub fn take_over(
 
 /// Stops the writer at the end of this worker.
 ///
-/// No file appears after the workers' last agreement.
+/// A file that is not complete is abandoned: no file appears after the workers' last agreement.
 pub fn stop_writing(rt: &Runtime, store: &mut PageStore) {
     let Some(disk) = &mut *rt.disk.level.borrow_mut() else {
         return;
@@ -273,8 +282,8 @@ pub fn stop_writing(rt: &Runtime, store: &mut PageStore) {
 ///
 /// All workers are at their end. This worker removes the files of all workers, since other workers
 /// may be killed before they remove their files. Checkpoints are removed before the undo log: a
-/// job restarted from a checkpoint without the undo log would leave later data of the program in
-/// its files.
+/// job restarted from a checkpoint without the undo log would leave later data in the program's
+/// files.
 pub fn remove_job_files(rt: &Runtime) {
     let Some(mut disk) = rt.disk.level.take() else {
         return;
@@ -338,7 +347,8 @@ pub fn report(rt: &Runtime, store: &mut PageStore, epoch: Epoch) -> DiskReport {
 
 /// Evaluates the reports of all workers.
 ///
-/// The checkpoint of this cut will be written if all workers can write.
+/// The checkpoint of this cut will be written if all workers are ready. A checkpoint that all
+/// workers have written last is complete, and older files of this worker are removed.
 pub fn evaluate_reports(
     rt: &Runtime,
     reports: JointDiskReport,
@@ -369,7 +379,7 @@ pub fn evaluate_reports(
     }
 }
 
-/// Writes the checkpoint if that is due; must be called after its commit.
+/// Starts to write the checkpoint, after its commit, if that is due.
 pub fn write_if_due(
     rt: &Runtime,
     store: &mut PageStore,
@@ -406,8 +416,8 @@ pub fn write_if_due(
         name: name.to_string(),
         head,
         state: state.to_vec(),
-        // SAFETY: committed pages never change; they are pinned until `poll_writer` or `finish` has
-        // received the outcome.
+        // SAFETY: committed pages never change, and are pinned until the outcome has been received
+        // (`record_outcome`).
         pages: unsafe { CheckpointPages::new(pieces, Some(disk.static_path(worker))) },
         files: files.iter().map(AsRawFd::as_raw_fd).collect(),
     };

@@ -16,13 +16,15 @@ const UNKNOWN_DOMAIN: u64 = 0;
 /// Room for a host name with a terminating zero (HOST_NAME_MAX of Linux is 64).
 const HOST_NAME_CAPACITY: usize = 72;
 
-/// Node, process number, failure domain and host of one process.
+/// Node, PID, failure domain and host of one process.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ProcessLocation {
-    /// Node: processes with one node number can access each other by their process numbers.
+    /// Hash of the node.
+    ///
+    /// Processes with an equal hash can access each other by their PIDs.
     pub node: u64,
-    /// Process number on the node.
+    /// PID on the node.
     pub pid: u64,
     /// Failure domain, or `UNKNOWN_DOMAIN`.
     pub domain: u64,
@@ -94,7 +96,7 @@ impl ProcessLocations {
 /// Gathers the places of all processes. Collective over a world.
 ///
 /// # Errors
-/// The error of the real procedure.
+/// Fails if the real procedure fails.
 pub fn gather_locations(world: RealComm) -> mpi::Result<ProcessLocations> {
     let all = world.gather(&[own_location()])?;
     Ok(ProcessLocations { all })
@@ -104,8 +106,8 @@ pub fn gather_locations(world: RealComm) -> mpi::Result<ProcessLocations> {
 pub fn own_location() -> ProcessLocation {
     let text = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let host = user::host_name();
-    // Different nodes may have one host name, and containers of one node do not see each other's
-    // processes.
+    // Different nodes may have one host name, so the boot identifier is included. Containers of one
+    // node do not see each other's processes, so they count as different nodes.
     let space = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
     let machine = format!("{host} {}", text("/proc/sys/kernel/random/boot_id"));
     let node = format!("{machine} {}", space.display());
@@ -127,7 +129,7 @@ pub fn own_location() -> ProcessLocation {
 
 /// Returns the domain of a host by the file of domains.
 ///
-/// A host that the file does not contain is a domain by itself.
+/// A host that the file does not contain is a domain by itself. `None` if the file cannot be read.
 fn domain_of(file: &Path, host: &str) -> Option<String> {
     match domain_of_host(file, host) {
         Ok(domain) => Some(domain.map_or_else(
@@ -145,13 +147,15 @@ fn domain_of(file: &Path, host: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn places(of: &[(u64, u64)]) -> ProcessLocations {
-        let all = of.iter().map(|&(node, domain)| ProcessLocation {
-            node,
-            pid: 1,
-            domain,
-            host: [0; HOST_NAME_CAPACITY],
-        });
+    fn places(nodes_and_domains: &[(u64, u64)]) -> ProcessLocations {
+        let all = nodes_and_domains
+            .iter()
+            .map(|&(node, domain)| ProcessLocation {
+                node,
+                pid: 1,
+                domain,
+                host: [0; HOST_NAME_CAPACITY],
+            });
         ProcessLocations { all: all.collect() }
     }
 

@@ -1,11 +1,10 @@
 //! This process among the other processes of its job.
 //!
 //! - [`world`]: workers and spares of the present MPI instance;
-//! - [`reinit`]: the connection to the process manager, and reinit: one MPI instance after
-//!   another;
-//! - [`peers`], [`domains`]: hosts of the processes, and failure domains;
+//! - [`reinit`]: the connection to the node manager, and the reinit of the MPI library;
+//! - [`peers`], [`domains`]: hosts, exit statuses and failure domains of the processes;
 //! - [`disk`]: checkpoints in files;
-//! - [`daemon`]: the daemon that grants spares;
+//! - [`daemon`]: connection to the daemon, which ranks spares and grants new ones;
 //! - [`control_messages`], [`max_allreduce`]: control messages and reductions among runtimes.
 //!
 //! [`Runtime`] contains the state of these modules and of the crates below.

@@ -42,7 +42,8 @@ impl MaxAllreduce {
     /// Starts the reduction.
     ///
     /// # Errors
-    /// The library's error; other workers may have received a message of this worker.
+    /// Fails if a procedure of the MPI library fails; other workers may have received a message of
+    /// this worker.
     pub fn start(&mut self) -> mpi::Result<()> {
         for round in 0.. {
             let mut receives = InFlightSet::default();
@@ -65,7 +66,7 @@ impl MaxAllreduce {
         }
     }
 
-    /// Sends the numbers of this round.
+    /// Sends the numbers of this round, unless the reduction has ended.
     fn send(&mut self, action: ReductionAction) -> mpi::Result<()> {
         let ReductionAction::Exchange { round } = action else {
             return Ok(());
@@ -90,7 +91,7 @@ impl MaxAllreduce {
     /// Returns the maxima when all messages are complete.
     ///
     /// # Errors
-    /// The library's error.
+    /// Fails if a procedure of the MPI library fails.
     pub fn poll(&mut self) -> mpi::Result<Option<Numbers>> {
         while let Some(receives) = self.receives.front_mut() {
             let Some(received) = receives.poll()? else {

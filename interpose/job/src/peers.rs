@@ -1,4 +1,4 @@
-//! Other processes of the job: hosts, domains, and ends of those on this node (pidfd_open(2)).
+//! Other processes of the job: hosts, failure domains, and exit statuses of failed processes.
 #![allow(unsafe_code)]
 
 use crate::domains::ProcessLocation;
@@ -9,20 +9,21 @@ use understudy_numbers::ProcessNumber;
 
 #[derive(Default)]
 struct Peers {
-    /// Descriptors of the processes on this node.
+    /// Descriptors of the other processes on this node (pidfd_open(2)).
     local: Vec<c_int>,
-    ranks: Vec<ProcessNumber>,
+    /// Process numbers of `local`.
+    local_numbers: Vec<ProcessNumber>,
     /// Host of each process.
     hosts: Vec<String>,
     /// Domain of each process.
     domains: Vec<u64>,
-    /// Exit statuses of processes, received from other sources.
+    /// Exit statuses that arrived with the replica stores of failed processes.
     exit_statuses: Vec<(ProcessNumber, c_int)>,
 }
 
 static PEERS: Mutex<Peers> = Mutex::new(Peers {
     local: Vec::new(),
-    ranks: Vec::new(),
+    local_numbers: Vec::new(),
     hosts: Vec::new(),
     domains: Vec::new(),
     exit_statuses: Vec::new(),
@@ -32,7 +33,9 @@ fn peers() -> MutexGuard<'static, Peers> {
     PEERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Enters the place of a process; `own` is the place of this process.
+/// Records the place of a process; `own` is the place of this process.
+///
+/// Opens a descriptor of another process on this node.
 pub fn add(place: &ProcessLocation, number: ProcessNumber, own: &ProcessLocation) {
     let peers = &mut *peers();
     peers.hosts.resize(
@@ -50,7 +53,7 @@ pub fn add(place: &ProcessLocation, number: ProcessNumber, own: &ProcessLocation
         unsafe { libc::syscall(libc::SYS_pidfd_open, place.pid as libc::pid_t, 0) } as c_int;
     if descriptor >= 0 {
         peers.local.push(system_calls::move_descriptor(descriptor));
-        peers.ranks.push(number);
+        peers.local_numbers.push(number);
     }
 }
 
@@ -60,7 +63,7 @@ pub fn host(process: ProcessNumber) -> String {
     host.unwrap_or_else(|| "an unknown host".into())
 }
 
-/// Returns the domain of a process.
+/// Returns the failure domain of a process, or 0 if it is unknown.
 pub fn domain(process: ProcessNumber) -> u64 {
     peers().domains.get(process.index()).copied().unwrap_or(0)
 }
@@ -68,7 +71,8 @@ pub fn domain(process: ProcessNumber) -> u64 {
 /// Returns the status of a terminated process of this node, as wait(2) returns it.
 ///
 /// The status exists once the parent has waited for the process; the guardian does so before it
-/// reports a failure. Requires Linux 6.15 (`PIDFD_GET_INFO` of pidfd(7)).
+/// reports a failure. A status that was not recorded requires Linux 6.15 (`PIDFD_GET_INFO` of
+/// pidfd(7)).
 pub fn wait_status(process: ProcessNumber) -> Option<c_int> {
     /// `struct pidfd_info` in its first version.
     #[repr(C)]
@@ -90,7 +94,10 @@ pub fn wait_status(process: ProcessNumber) -> Option<c_int> {
     {
         return Some(*status);
     }
-    let at = peers.ranks.iter().position(|&rank| rank == process)?;
+    let at = peers
+        .local_numbers
+        .iter()
+        .position(|&rank| rank == process)?;
     let mut info = Info {
         mask: PIDFD_INFO_EXIT,
         ..Info::default()
@@ -105,13 +112,15 @@ pub fn record_exit_status(process: ProcessNumber, status: c_int) {
     peers().exit_statuses.push((process, status));
 }
 
-/// Closes the descriptors of all processes except `living`, at the end of a recovery.
+/// Forgets failed processes, at the end of a recovery.
+///
+/// Closes the descriptors of all processes except `living`, and drops the recorded exit statuses.
 pub fn retain(living: &[ProcessNumber]) {
     let peers = &mut *peers();
     peers.exit_statuses.clear();
-    let all = peers.local.drain(..).zip(peers.ranks.drain(..));
+    let all = peers.local.drain(..).zip(peers.local_numbers.drain(..));
     let (kept, gone): (Vec<_>, Vec<_>) = all.partition(|(_, rank)| living.contains(rank));
-    (peers.local, peers.ranks) = kept.into_iter().unzip();
+    (peers.local, peers.local_numbers) = kept.into_iter().unzip();
     for (descriptor, _) in gone {
         // SAFETY: close(2) of a descriptor that this module has just removed from its list.
         unsafe { libc::close(descriptor) };

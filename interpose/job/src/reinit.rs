@@ -1,7 +1,7 @@
 //! Reinit of the MPI library after a failure, in a new world.
 //!
-//! A process with a process manager (`understudy_wire::line`) gets its identity in MPI from the
-//! manager, once for each MPI instance. Between two MPI instances the MPI side of this process is
+//! A process gets its identity in MPI from its node manager (`understudy_wire::line`), once for
+//! each MPI instance. Between two MPI instances the MPI side of this process is
 //! reset to its state before `MPI_Init` ([`understudy_mpi::side`]), so no late message, lock or
 //! thread of a failed world remains. All processes of the job have been reset before any of them
 //! begins the next MPI instance.
@@ -61,10 +61,12 @@ pub struct InstanceIdentity {
     store_from: Option<ProcessNumber>,
 }
 
-/// Reads the address of the process manager. Must be called at the start.
+/// Reads the address of the node manager, and registers actions for fault points.
+///
+/// Must be called at the start.
 ///
 /// # Errors
-/// As for `manager_messages::read_manager_address`.
+/// Fails as `manager_messages::read_manager_address` does.
 pub fn read_manager_address() -> Result<(), String> {
     manager_messages::read_manager_address()?;
     fault::set_reinit(|| report_failed(DOOR.get()), manager_messages::kill_manager);
@@ -115,12 +117,12 @@ pub fn spares(rt: &Runtime) -> u32 {
     rt.reinit.instance.borrow().spares
 }
 
-/// Returns the time of the last failure, as the process manager has sent it.
+/// Returns the time of the last failure, as the node manager has sent it.
 pub fn failed_at(rt: &Runtime) -> Option<u64> {
     rt.reinit.instance.borrow().failed_at
 }
 
-/// Resets the MPI side; after an error the process exits, and is replaced.
+/// Resets the MPI side; after an error the process kills itself, and is replaced.
 fn reset(rt: &Runtime) {
     if let Err(error) = reset_mpi_side(rt) {
         system_calls::print_message(format_args!(
@@ -144,22 +146,23 @@ fn reset_mpi_side(rt: &Runtime) -> Result<(), side::ResetError> {
     Ok(())
 }
 
-/// Resets the MPI side, and waits until all other processes have reset theirs.
+/// Leaves a failed MPI instance; returns the identity in the next one.
 ///
-/// Reports this MPI instance as failed if no process has failed.
+/// Reports this MPI instance as failed if no other process has failed. Resets the MPI side, and
+/// waits until all other processes have reset theirs.
 pub fn leave_instance(rt: &Runtime) -> InstanceIdentity {
     report_failed(rt);
     reset(rt);
     await_instance(rt)
 }
 
-/// Blocks until this process is a rank of an MPI instance.
+/// Blocks until this process is to be a rank of its first MPI instance.
 fn await_first(rt: &Runtime, spare: &SpareActions) -> InstanceIdentity {
     report_ready();
     loop {
         match receive_with_descriptors(rt, (spare.idle)()) {
             Some((ToProcess::End, _)) => (spare.leave)(),
-            // The previous manager has made this process a rank, and may not have sent the message.
+            // The previous manager has made this process a rank, and may not have sent `Begin`.
             Some((ToProcess::ManagerReplaced, _))
                 if lines().page.has_taken_part.load(Ordering::Acquire) != 0 =>
             {
@@ -170,7 +173,7 @@ fn await_first(rt: &Runtime, spare: &SpareActions) -> InstanceIdentity {
                 let Some(begin) = identity_from(received) else {
                     continue;
                 };
-                // This MPI instance may have ended, and another one may be required.
+                // This MPI instance may have ended meanwhile, so that another one is required.
                 return await_replica_store(rt, begin).unwrap_or_else(|| await_instance(rt));
             }
         }
@@ -214,13 +217,14 @@ fn identity_from(received: Option<(ToProcess, Vec<OwnedFd>)>) -> Option<Instance
     })
 }
 
-/// Waits until this process is a rank of the next MPI instance.
+/// Blocks until this process is to be a rank of the next MPI instance.
 fn await_instance(rt: &Runtime) -> InstanceIdentity {
     let mut reported = None;
     loop {
         let wanted = call::required_instance();
         if reported != Some(wanted) {
-            // Stored before the message is sent, since another manager may receive the message.
+            // Stored before the message is sent: if the manager fails, the next manager reads from
+            // the page what the message reports.
             lines()
                 .page
                 .ready
@@ -276,7 +280,7 @@ fn duplicate_for_library(descriptor: &OwnedFd) -> c_int {
 
 /// Initialises the library in an MPI instance, and returns the thread level.
 ///
-/// Returns `None` if another failure has occurred meanwhile.
+/// Returns `None` after a failed initialisation; another MPI instance is then required.
 fn enter(rt: &Runtime, begin: InstanceIdentity) -> Option<c_int> {
     let library_variables = begin
         .descriptor
@@ -297,7 +301,8 @@ fn enter(rt: &Runtime, begin: InstanceIdentity) -> Option<c_int> {
         state.failed_at = begin.failed_at;
         (state.level, 0)
     };
-    // SAFETY: the real library gets no arguments of the program.
+    // SAFETY: MPI permits null for the program's arguments (MPI 4.1, 11.2.1), and `provided` is a
+    // local variable.
     let rc = unsafe {
         real::PMPI_Init_thread(
             std::ptr::null_mut(),
@@ -325,12 +330,14 @@ fn enter(rt: &Runtime, begin: InstanceIdentity) -> Option<c_int> {
 /// Initialises the library in the next MPI instance.
 ///
 /// # Errors
-/// Another failure has occurred meanwhile.
+/// Fails if the initialisation fails; another MPI instance is then required.
 pub fn begin(rt: &Runtime, begin: InstanceIdentity) -> mpi::Result<()> {
     enter(rt, begin).map(|_| ()).ok_or(mpi::Error::ABANDONED)
 }
 
 /// Reports that this MPI instance has failed, and waits until another one is required.
+///
+/// Returns at once if another MPI instance is already required. Exits if the job has ended.
 pub fn report_failed(rt: &Runtime) {
     if call::is_over() {
         return;
@@ -345,7 +352,7 @@ pub fn report_failed(rt: &Runtime) {
     }
 }
 
-/// Waits until the process manager terminates this process.
+/// Waits until the node manager terminates this process.
 ///
 /// The manager then restarts the whole job; if other processes have already run the program, it
 /// restarts this process alone.
@@ -381,15 +388,15 @@ pub fn await_end_of_all(rt: &Runtime) -> c_int {
 
 /// Stops using the library; state that cannot be reset remains until the process exits.
 ///
-/// Destructors of its libraries do not run at exit(3): they would join threads that have been
-/// terminated, on the program's stack.
+/// Destructors of the library do not run at exit(3): they would run on the program's stack, and
+/// join threads that have been terminated.
 pub fn finalise(rt: &Runtime) {
     call::enter_instance(call::required_instance());
     if let Err(error) = reset_mpi_side(rt) {
         log::info!("{}", system_calls::error_chain(&error));
     }
     for link_map in library::link_maps() {
-        // SAFETY: a record of ld.so's; nothing of the library is called after this.
+        // SAFETY: `link_map` is a record of ld.so's, and the library is not called any more.
         unsafe {
             (process_info::info().program_hide_destructors)(std::ptr::from_ref(link_map).cast())
         };

@@ -13,9 +13,9 @@ pub use world_view::{Role, World};
 
 fn set(rt: &Runtime, world: World) {
     let protected = world.protected && !world.finalized;
-    let playing = matches!(world.role, Role::Worker(_)) && !world.finalized;
+    let is_active_worker = matches!(world.role, Role::Worker(_)) && !world.finalized;
     rt.world.view.set(Some(Arc::new(world)));
-    role::publish(protected, playing);
+    role::publish(protected, is_active_worker);
 }
 
 /// Sets the view of the job at the end of `MPI_Init`.
@@ -30,8 +30,8 @@ pub fn get(rt: &Runtime) -> Arc<World> {
     with(rt, Arc::clone)
 }
 
-fn with<T>(rt: &Runtime, look: impl FnOnce(&Arc<World>) -> T) -> T {
-    look(rt.world.view.borrow().as_ref().expect("MPI is initialised"))
+fn with<T>(rt: &Runtime, read: impl FnOnce(&Arc<World>) -> T) -> T {
+    read(rt.world.view.borrow().as_ref().expect("MPI is initialised"))
 }
 
 /// Changes the view of the job.
@@ -58,7 +58,7 @@ pub fn is_on_one_node(rt: &Runtime) -> bool {
     })
 }
 
-/// Returns the worker of this process, which must not be a joining replacement.
+/// Returns the worker of this process, which must not be a joining process.
 pub fn worker(rt: &Runtime) -> Worker {
     match with(rt, |world| world.role) {
         Role::Worker(worker) => worker,

@@ -27,7 +27,8 @@ const OLDEST_REINITIALISED: (u32, u32, u32) = (4, 1, 0);
 
 /// Starts the runtime and writes its entry points.
 ///
-/// Returns 0; 1 if the program must run without the runtime; otherwise an exit status.
+/// Returns 0 on success, 1 if the program must run without the runtime, and an exit status if the
+/// process must exit.
 ///
 /// # Safety
 /// `info` and `points` must be valid; the data behind `info` must live as long as the process.
@@ -64,7 +65,7 @@ pub unsafe extern "C" fn understudy_runtime_start(
     }
 }
 
-/// Opens the doors for functions that are called without a handler.
+/// Opens the `DOOR` of each crate that has one, for functions that no handler calls.
 fn open_doors(rt: &'static Runtime) {
     user::DOOR.open(rt);
     understudy_job::DOOR.open(rt);
@@ -86,7 +87,7 @@ pub extern "C" fn understudy_runtime_ledger() -> *const c_char {
 /// Connects to the relay of the program's streams.
 ///
 /// # Safety
-/// `ledger` must be a string.
+/// `ledger` must be a C string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn understudy_runtime_streams(ledger: *const c_char) {
     let rt = runtime();
@@ -292,7 +293,7 @@ impl std::io::Write for MessageWriter {
 /// Creates the user's directory in memory.
 ///
 /// Refuses to start if the directory belongs to another user. If the file system refuses to create
-/// it, the job runs without ledgers and logs.
+/// the directory, the job runs without ledgers and undo logs.
 fn create_memory_directory() -> Result<(), StartRefusal> {
     match understudy_formats::private_directories::make_in_memory() {
         Err(refused) if refused.is_fatal() => Err(StartRefusal {
@@ -304,6 +305,8 @@ fn create_memory_directory() -> Result<(), StartRefusal> {
 }
 
 /// Checks the version: Open MPI from 4.1.0 on, or a library with an ABI table.
+///
+/// Adds an Open MPI before [`OLDEST_WITHOUT_SCOPE`] to ld.so's global scope.
 fn check_mpi() -> Result<(), String> {
     let (version, _) = library::version();
     if abi::is_foreign_abi() {
@@ -336,7 +339,7 @@ fn check_mpi() -> Result<(), String> {
 
 /// Sets parameters of Open MPI that a second initialisation needs, and that shorten the start.
 fn prefer_simple_mpi() {
-    // `mpirun --with-ft ulfm` has switched it on, but it is not used.
+    // `mpirun --with-ft ulfm` switches on the library's own fault tolerance, which is not used.
     // SAFETY: the MPI library has no thread yet.
     unsafe { library::set_variable(c"OMPI_MCA_mpi_ft_enable", None) };
     parameters::set();

@@ -3,8 +3,8 @@
 //! *Capture* copies the pages that changed since the last epoch, and encodes the rest of the state.
 //! *Ship* sends both to the buddies while the program continues. *Commit* is a reduction
 //! ([`crate::max_allreduce`]) that a rank enters when the replicas that it stores are whole: when
-//! any rank has its result, every replica of the epoch is whole. Until then the previous epoch
-//! stays intact on both sides.
+//! any rank has the result of the reduction, every replica of the epoch is whole. Until then the
+//! replicas of the previous epoch stay intact, in the workers and in their buddies.
 #![allow(unsafe_code)]
 
 mod savings;
@@ -25,7 +25,7 @@ use understudy_formats::events::Kind;
 use understudy_image::capture::{CaptureOptions, Captured, capture};
 use understudy_numbers::Epoch;
 
-/// Message for a transfer that ends with an error other than a failure.
+/// Message for a transfer that fails although no process has failed.
 const TRANSFER_FAILED: &str = "a replica cannot be sent to another worker";
 
 /// Damages the replicas in this process, for tests.
@@ -40,18 +40,18 @@ pub fn damage(rt: &Runtime, victim: Victim) {
     match victim {
         Victim::Own => keep.own.damage_pages(true, &keep.store),
         Victim::Stored => {
-            // The needed pages of parity depend on the failed process.
+            // The failed process determines which pages of parity are needed, so all are damaged.
             let every = world::get(rt).redundancy.is_parity();
             let stored = keep.stored.iter_mut();
             stored.for_each(|copy| copy.damage_pages(every, &keep.store));
         }
         Victim::State => keep.stored.iter_mut().for_each(Replica::damage_state),
         Victim::Journal(harm) => {
-            let scripts = keep
+            let plans = keep
                 .stored
                 .iter_mut()
                 .filter_map(|copy| copy.script.as_mut());
-            static_data::damage_journals(rt, scripts, harm);
+            static_data::damage_journals(rt, plans, harm);
         }
     }
 }
@@ -156,7 +156,7 @@ pub fn take(rt: &Runtime) -> Result<(), Rewound> {
     advance(rt)
 }
 
-/// Advances a checkpoint that is under way; called at MPI calls.
+/// Advances the checkpoint under way, if any; called at MPI calls.
 #[inline]
 pub fn poll(rt: &Runtime) -> Result<(), Rewound> {
     if copies::is_pending() {
@@ -187,7 +187,7 @@ fn advance(rt: &Runtime) -> Result<(), Rewound> {
         Some([most, least, ..]) => abort_with_error(
             rt,
             message::COMMIT_DIFFERS,
-            &std::io::Error::other(format!("{most} and {}", -least)),
+            &std::io::Error::other(format!("checkpoints {} and {most}", -least)),
         ),
         None => {}
     }

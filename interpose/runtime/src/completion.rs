@@ -45,7 +45,7 @@ fn test(rt: &Runtime, index: u32) -> Result<bool, Rewound> {
     }
     match get(rt, index).map(|request| request.state) {
         Some(RequestState::Active) => test_real(rt, index)?,
-        // The library, which would report a failure, is not called for such a request.
+        // The library is not called for an open request, so it cannot report a failure.
         Some(RequestState::Open) if call::is_over() => drop(recovery::check(rt, call::ABANDONED)?),
         Some(RequestState::Open) => {
             if requests::synchronous::has_any() {
@@ -161,7 +161,7 @@ fn outcome(rt: &Runtime, index: u32) -> RequestOutcome {
 
 /// Completes a request that is `Done` or inactive for the program.
 ///
-/// A persistent request becomes inactive; any other is removed.
+/// A persistent request becomes inactive; any other request is removed.
 fn take(rt: &Runtime, index: u32, handle: &mut VirtRequest) -> RequestOutcome {
     let mut outcome = outcome(rt, index);
     if let Some(general) = requests::general(rt, index) {
@@ -294,6 +294,8 @@ pub fn code(rt: &Runtime, handle: VirtRequest) -> c_int {
 }
 
 /// Returns the outcome of a request, whose record stays (MPI_Request_get_status).
+///
+/// `None` if the request has not completed.
 pub fn peek(rt: &Runtime, handle: VirtRequest) -> Result<Option<RequestOutcome>, Rewound> {
     let Some(index) = index(rt, handle) else {
         return Ok(Some(RequestOutcome::EMPTY));
@@ -308,8 +310,8 @@ pub fn peek(rt: &Runtime, handle: VirtRequest) -> Result<Option<RequestOutcome>,
 
 /// Cancels an active request (MPI_Cancel); returns the return code.
 ///
-/// A cancelled receive completes, and its completion is recorded: it must not be posted once more
-/// after a rollback.
+/// A cancelled receive completes, and its completion is recorded, so that the receive is not posted
+/// once more after a rollback. Sends and flushes continue.
 pub fn cancel(rt: &Runtime, index: u32) -> Result<c_int, Rewound> {
     if let Some(general) = requests::general(rt, index) {
         return Ok(generalized::cancel(general, !is_active(rt, index)));

@@ -1,8 +1,8 @@
 //! Cuts: consistent global states on which all workers agree.
 //!
-//! A cut is taken (`take`) at a candidate (`candidate`), or, if candidates are rare, at any call
-//! (`anywhere`). Threads enter collectives (`together`) and constructors (`assemble`) in an order
-//! that all processes agree on.
+//! A cut is taken (`take`) at a cut point (`candidate`), or, if cut points are rare, at any
+//! communication call (`anywhere`). Threads enter collectives (`together`) and constructors
+//! (`assemble`) in an order that all processes agree on.
 
 mod agree;
 mod anywhere;

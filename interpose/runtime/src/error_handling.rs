@@ -1,7 +1,7 @@
 //! Errors that are reported to the program: calls of its error handlers, and refusals.
 //!
 //! Real communicators always return errors. An error that is not the failure of a process is passed
-//! to the error handler that the program has set (MPI 4.1, chapter 9.3). The default handler ends
+//! to the error handler that the program has set (MPI 4.1, section 9.3). The default handler ends
 //! the job with a message, as in the real library.
 
 #![allow(unsafe_code)]
@@ -35,7 +35,9 @@ pub fn finish(rt: &Runtime, procedure: Proc, rc: c_int, comm: Option<VirtComm>) 
     }
 }
 
-/// Implements [`finish`] for a window; the error handler of an existing window gets the error.
+/// Implements [`finish`] for a window.
+///
+/// The error handler of an existing window gets the error, unless MPICH would not use the handler.
 #[inline]
 pub fn finish_win(rt: &Runtime, procedure: Proc, rc: c_int, win: VirtWin) -> c_int {
     match rc {
@@ -79,7 +81,7 @@ fn without_object(rt: &Runtime) -> VirtComm {
         true => standard_version() >= (4, 1) && comm::errhandler(rt, own) != 0,
         false => {
             let mpi3_compatibility = library::symbol(c"ompi_mpi_compat_mpi3").cast::<u8>();
-            // SAFETY: a variable of the library, or null.
+            // SAFETY: a variable of the library; null is excluded first.
             !mpi3_compatibility.is_null() && unsafe { mpi3_compatibility.read() } == 0
         }
     };
@@ -143,7 +145,7 @@ fn fatal(rt: &Runtime, rc: c_int, error: impl Display) -> ! {
     abort::abort(rt, rc)
 }
 
-/// Refuses a procedure that cannot be protected; logs that once.
+/// Refuses a procedure that cannot be protected; logs the refusal once for each procedure.
 pub fn unsupported(rt: &Runtime, procedure: Proc) -> c_int {
     log_unsupported(procedure);
     handle_error(rt, procedure, ERR_UNSUPPORTED_OPERATION, None)

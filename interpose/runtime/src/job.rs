@@ -1,4 +1,4 @@
-//! Start and end of the job in this process: MPI_Init, MPI_Finalize and exit(3).
+//! Start and end of the job in this process: MPI_Init, MPI_Finalize, exit(3) and _exit(2).
 #![allow(unsafe_code)]
 
 use crate::Runtime;
@@ -59,7 +59,7 @@ pub fn init(rt: &Runtime) -> Result<(), Rewound> {
     let layers = config
         .buddy_offset
         .unwrap_or_else(|| locations.most_per_node());
-    // The process manager stores the replica of a single worker.
+    // A single worker has no buddy: the node manager stores its replica.
     let is_single = worker_count == 1;
     let too_few_workers = config.check_workers(worker_count).err();
     let scheme = match too_few_workers {
@@ -115,7 +115,7 @@ pub fn init(rt: &Runtime) -> Result<(), Rewound> {
     }
 }
 
-/// Stores the state of the job, and registers functions that need it.
+/// Stores the state of the job, and registers functions that need this state.
 fn enter(rt: &Runtime, world: World) {
     world::enter(rt, world);
     fault::set_damage(|victim| checkpoint::damage(crate::DOOR.get(), victim));
@@ -124,7 +124,7 @@ fn enter(rt: &Runtime, world: World) {
     register_exit_hooks();
 }
 
-/// Opens the disk level; returns true if the job resumes from an epoch on disk.
+/// Opens the disk level; returns true if the job resumes from a checkpoint on disk.
 fn open_disk(rt: &Runtime) -> bool {
     let world = get(rt);
     if !world.protected {
@@ -156,9 +156,10 @@ fn no_domain(locations: &ProcessLocations) -> Option<String> {
     Some(message::domain_file_unreadable(rank, file.display()).to_string())
 }
 
-/// Returns how many replicas are in their worker's failure domain, as `N of W`.
+/// Returns how many workers are lost if all of their failure domain fails, as `N of W`.
 ///
-/// Reports the number to the user if the job has several nodes.
+/// Process 0 reports the number to the user if the job has several nodes; otherwise the number is
+/// only logged.
 fn report_replicas_in_own_domain(rt: &Runtime, locations: &ProcessLocations) -> String {
     let world = get(rt);
     let (in_own_domain, workers) = (
@@ -193,8 +194,8 @@ fn emit_config(copies_in_own_domain: &str) {
 
 /// Returns true if several threads may call MPI simultaneously.
 ///
-/// At the begin of a job the result is true in all processes if any of them `wanted` it. A process
-/// that joins later decides for itself.
+/// At the start of a job the result is true in all processes if `wanted` is true in any process. In
+/// a process that joins later the result is `wanted`.
 pub fn agree_on_threads(rt: &Runtime, wanted: bool) -> bool {
     if !reinit::is_first(rt) {
         return wanted;
@@ -203,13 +204,13 @@ pub fn agree_on_threads(rt: &Runtime, wanted: bool) -> bool {
     all.unwrap_or_else(|error| abort::await_restart_after_init(rt, error)) != [0]
 }
 
-/// Takes the first checkpoint, at the end of MPI_Init.
+/// Takes the first checkpoint, at the end of MPI_Init, if the job is protected.
 ///
-/// Any later failure is recovered, if the job is protected.
+/// Any later failure is then recovered from.
 pub fn first_checkpoint(rt: &Runtime) -> Result<(), Rewound> {
     if !is_protected() {
-        // Without protection, any later failure ends the job: the work up to now cannot be
-        // repeated.
+        // After this report a failure ends the unprotected job, and does not start all processes
+        // again: the work up to now cannot be repeated.
         reinit::report_running();
         return Ok(());
     }
@@ -220,7 +221,7 @@ pub fn first_checkpoint(rt: &Runtime) -> Result<(), Rewound> {
     Ok(())
 }
 
-/// Handles exit(3) of the program, with or without MPI_Finalize.
+/// Handles exit(3) of a worker; does nothing if MPI has been finalised.
 unsafe extern "C" fn on_exit(status: c_int) {
     if !world::is_worker() {
         return;
@@ -241,7 +242,9 @@ unsafe extern "C" fn on_exit(status: c_int) {
     user::release_output(rt);
 }
 
-/// Handles _exit(2) of the program, which a signal handler may call at any point.
+/// Handles _exit(2) of a worker; does nothing if MPI has been finalised.
+///
+/// A signal handler of the program may call _exit(2) at any point.
 unsafe extern "C" fn on_immediate_exit(status: c_int) {
     if world::is_worker() {
         user::report_exit(status);
@@ -266,7 +269,10 @@ fn register_exit_hooks() {
     };
 }
 
-/// True if MPI, which sessions have kept open, must be finalised at the end.
+/// True if exit(3) must finalise MPI, which the program has left initialised because of sessions.
+///
+/// MPI stays initialised after `MPI_Finalize` if sessions can still be used, and after the end of
+/// the last session if the program has never called `MPI_Init`.
 ///
 /// Can be called in any thread.
 unsafe extern "C" fn ends_with_the_program() -> bool {
@@ -278,7 +284,7 @@ unsafe extern "C" fn ends_with_the_program() -> bool {
     is_over && world::is_worker()
 }
 
-/// Ends MPI when the program ends by exit(3).
+/// Finalises MPI at exit(3), if the program has left MPI initialised because of sessions.
 pub fn end_of_sessions(rt: &Runtime) -> Result<(), Rewound> {
     // SAFETY: the function only reads atomics and flags.
     if unsafe { ends_with_the_program() } && arch::top_frame().is_some() {

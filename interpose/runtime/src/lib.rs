@@ -9,7 +9,7 @@
 //! - [`job`], `spare`: `MPI_Init`, `MPI_Finalize`, and processes that wait as spares;
 //! - [`completion`]: tests and waits;
 //! - [`cut`], [`drain`], [`checkpoint`]: a consistent state, messages in flight, replicas;
-//! - [`protection`], [`error_handling`]: reasons for running unprotected, and MPI error handlers.
+//! - [`protection`], [`error_handling`]: loss of protection, and MPI error handlers.
 //!
 //! The crates below contain the state of the job: docs/design/state.md.
 

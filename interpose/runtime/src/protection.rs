@@ -9,7 +9,7 @@ use understudy_numbers::ProcessNumber;
 use understudy_policy::cut_agreement::ProtectionLoss;
 use understudy_settings::Require;
 
-/// Returns the setting that requires the job to stop after a loss, if one does.
+/// Returns the setting, if any, because of which the job stops after a loss.
 fn stopping_setting(loss: ProtectionLoss) -> Option<&'static str> {
     let is_required = match process_info::config().require {
         Require::Never => false,
@@ -19,7 +19,7 @@ fn stopping_setting(loss: ProtectionLoss) -> Option<&'static str> {
     is_required.then_some("UNDERSTUDY_REQUIRE=1")
 }
 
-/// Reports why the job is not protected; stops it if protection is required.
+/// Reports why the job is not protected; stops the job if protection is required.
 pub fn refuse(rt: &Runtime, why: &str) {
     if get(rt).process == ProcessNumber(0) {
         report(why, process_info::config().strict());
@@ -49,14 +49,15 @@ fn report(why: &str, strict: Option<&str>) {
     });
 }
 
-/// True if the job stops when memory gets short.
+/// True if the job stops when replicas do not fit into memory any more.
 pub fn stops_for_memory() -> bool {
     stopping_setting(ProtectionLoss::Memory).is_some()
 }
 
 /// Ends protection: from now on there are no checkpoints and recoveries.
 ///
-/// All workers call this at one cut, after one worker has reported the reason.
+/// Ends the job instead if protection is required. All workers call this function at one cut, after
+/// one worker has reported the reason.
 pub fn give_up_protection(rt: &Runtime, loss: ProtectionLoss) {
     if stopping_setting(loss).is_some() {
         recovery::end_together(rt, world::is_first_worker(rt), exit_status::REFUSED);

@@ -1,6 +1,6 @@
 //! Spares: processes that wait in MPI_Init, before the MPI library is initialised.
 //!
-//! Spares sleep until the process manager sends them a message. With UNDERSTUDY_DAEMON they report
+//! Spares sleep until the node manager sends them a message. With UNDERSTUDY_DAEMON they report
 //! to the daemon periodically. A spare that is needed becomes a rank of the next MPI instance,
 //! where it receives the state of the job (`recovery::joining`).
 
@@ -10,7 +10,7 @@ use std::time::Duration;
 use understudy_formats::events::{EndReason, Kind, Role, Spare, Worker};
 use understudy_relay::RankStage;
 
-/// Functions of this process while it waits.
+/// Functions that the wait for the first MPI instance calls.
 pub const SPARE_FUNCTIONS: reinit::SpareActions = reinit::SpareActions {
     idle: || idle(DOOR.get()),
     leave: || leave(DOOR.get()),
@@ -26,7 +26,7 @@ pub fn is_worker() -> bool {
     process_info::process().0 < workers()
 }
 
-/// Prepares this process for waiting, if it was not started as a worker.
+/// Sets the stage of this process, and prepares a spare for waiting.
 pub fn begin() {
     if is_worker() {
         return user::set_stage(RankStage::Initialising);
@@ -64,7 +64,7 @@ fn idle(rt: &Runtime) -> Option<Duration> {
     }
 }
 
-/// Ends this process, as the job has ended without a need for this spare.
+/// Exits, because the job has ended without a need for this spare.
 fn leave(rt: &Runtime) -> ! {
     daemon::report_unneeded(rt);
     events::emit(Kind::End {

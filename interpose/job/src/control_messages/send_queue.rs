@@ -19,7 +19,7 @@ impl SendQueue {
     /// Sends a message to these processes.
     ///
     /// # Errors
-    /// The error of a real procedure.
+    /// Fails if a procedure of the MPI library fails.
     pub fn send(
         &mut self,
         bytes: impl Into<Vec<u8>>,
@@ -34,7 +34,7 @@ impl SendQueue {
     /// Removes messages that have been sent, and those that have failed.
     ///
     /// # Errors
-    /// The error of a real procedure.
+    /// Fails if a procedure of the MPI library fails.
     pub fn remove_sent(&mut self) -> mpi::Result<()> {
         let mut swept = Ok(());
         self.0.retain_mut(|message| {

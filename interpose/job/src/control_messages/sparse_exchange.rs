@@ -1,4 +1,4 @@
-//! Messages among processes that do not know from whom they receive.
+//! Messages among processes that have no list of their senders.
 
 use super::next;
 use std::ffi::c_int;
@@ -7,10 +7,10 @@ use understudy_mpi::in_flight::{InFlightSet, Peer};
 use understudy_mpi::real_types::RealComm;
 use understudy_numbers::Worker;
 
-/// Bytes for, or from, each process.
+/// Messages, each with its receiver or its sender.
 type AddressedBytes = Vec<(Worker, Vec<u8>)>;
 
-/// Sends `letters` and returns those for this process; collective over `comm`.
+/// Sends `letters`, and returns the letters for this process; collective over `comm`.
 ///
 /// A process enters a barrier once its letters have been received. When the barrier is over, the
 /// letters of all processes have been received. The cost depends on the number of letters, and on
@@ -20,7 +20,7 @@ type AddressedBytes = Vec<(Worker, Vec<u8>)>;
 /// receive a letter of the later exchange in the earlier one.
 ///
 /// # Errors
-/// The error of a real procedure.
+/// Fails if a procedure of the MPI library fails.
 pub fn sparse_exchange(
     comm: RealComm,
     tag: c_int,

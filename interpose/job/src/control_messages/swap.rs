@@ -1,4 +1,4 @@
-//! Messages of known lengths among processes that all wait for the messages that they expect.
+//! Messages of known lengths among processes that have lists of their senders.
 
 use std::ffi::c_int;
 use understudy_mpi as mpi;
@@ -6,15 +6,15 @@ use understudy_mpi::in_flight::{InFlightSet, Peer};
 use understudy_mpi::real_types::RealComm;
 use understudy_numbers::Worker;
 
-/// Bytes for, or from, each process.
+/// Messages, each with its receiver or its sender.
 type AddressedBytes = Vec<(Worker, Vec<u8>)>;
 
-/// Sends `letters`, and returns the received messages.
+/// Sends `letters`, and waits for the expected messages, which are returned.
 ///
-/// `expected` contains the senders, and the lengths of their messages.
+/// `expected` contains the senders and the lengths of their messages, in the order of the result.
 ///
 /// # Errors
-/// The error of a real procedure.
+/// Fails if a procedure of the MPI library fails.
 pub fn swap(
     comm: RealComm,
     tag: c_int,

@@ -34,9 +34,9 @@ fn listing(directory: &Path) -> Vec<String> {
 }
 
 impl CheckpointDirectory {
-    /// Creates missing directories.
+    /// Returns the directory, after missing directories have been created.
     ///
-    /// An error on disk is reported when the first checkpoint cannot be written.
+    /// An error is reported when the first checkpoint cannot be written.
     pub fn open(directory: &Path) -> CheckpointDirectory {
         let _ = fs::DirBuilder::new()
             .mode(0o700)
@@ -54,7 +54,8 @@ impl CheckpointDirectory {
     /// A directory that cannot be written has no owner; the error is reported at the first write.
     ///
     /// # Errors
-    /// The reason for which the job must not start.
+    /// Fails if the job must not start: another job owns the directory, or the owner's file exists
+    /// and cannot be used.
     pub fn claim(&mut self) -> Result<(), String> {
         let own = DirectoryOwner::current(&process_info::job_of_launcher(), process_info::variable);
         match owner::claim(&self.directory, &own, |file| {

@@ -42,7 +42,9 @@ pub struct DiskLevel {
     pub trouble: Option<String>,
     /// True if trouble of any worker has been reported to the user.
     pub is_trouble_reported: bool,
-    /// Checkpoint to which all workers roll back, with pages and state of this worker.
+    /// Checkpoint on disk to which all workers roll back.
+    ///
+    /// With pages and state of this worker, until `take_chosen` takes them.
     pub chosen: Option<(EpochKey, Option<LoadedCheckpoint>)>,
 }
 
@@ -97,10 +99,10 @@ impl DiskLevel {
         static_file::path(&self.places.directory, self.lineage, worker)
     }
 
-    /// Returns the writer, which is started if necessary.
+    /// Returns the writer; starts its thread if necessary.
     ///
     /// # Errors
-    /// The thread cannot be started.
+    /// Fails if the thread cannot be started.
     pub fn writer(&mut self) -> io::Result<&mut Writer> {
         let writer = match self.writer.take() {
             Some(writer) => writer,
@@ -136,15 +138,15 @@ impl DiskLevel {
             }
             Err(error) => {
                 self.own_keys.remove(&key);
-                // A file that was abandoned on purpose is no trouble.
+                // A file that `Writer::stop` has abandoned is no trouble.
                 self.trouble = (error.kind() != ErrorKind::Interrupted).then(|| explain(&error));
             }
         }
     }
 
-    /// Reports trouble, or its end, once to the user.
+    /// Reports to the user that files cannot be written, or can be written once more.
     ///
-    /// `first` is the first worker with trouble, which reports it.
+    /// `first` is the first worker with trouble, which reports the trouble.
     pub fn report_trouble(&mut self, first: Option<Worker>, worker: Worker) {
         match (first, &self.trouble) {
             (Some(first), Some(why)) if first == worker && !self.is_trouble_reported => {

@@ -1,4 +1,4 @@
-//! Properties that a file and the process that loads it must share.
+//! Properties that a file and the process that loads the file must share.
 
 use crate::user;
 use std::collections::BTreeSet;
@@ -53,7 +53,8 @@ fn build() -> u64 {
 
 /// Returns the checksum of the program's environment.
 ///
-/// Variables that the launcher and the shell change in every start are excluded.
+/// Variables that the launcher and the shell change in every start are excluded, and understudy's
+/// settings. A different environment only causes a warning.
 pub fn environment() -> u64 {
     let text = std::fs::read("/proc/self/environ").unwrap_or_default();
     let is_the_program = |entry: &&[u8]| {

@@ -21,7 +21,7 @@ pub struct LoadedCheckpoint {
     pub state: Vec<u8>,
 }
 
-/// Reads a whole file, which must match its name and belong to this job.
+/// Reads a whole file, which must match its name and the job's identity.
 pub fn load(
     directory: &Path,
     name: EpochFileName,
@@ -80,7 +80,7 @@ fn allocate(
 
 fn fill(mut decoder: Decoder<File>, incoming: &Incoming) -> Result<(), EpochError> {
     for chunk in incoming.chunks() {
-        // SAFETY: slots that were allocated for this chunk and that no other code uses.
+        // SAFETY: the slots were allocated for this chunk, and no other code uses them.
         decoder.read_section(unsafe { std::slice::from_raw_parts_mut(chunk.ptr, chunk.len) })?;
     }
     decoder.finish()

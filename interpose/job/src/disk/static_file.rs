@@ -1,4 +1,4 @@
-//! File of the static data of one worker, for replicas without these pages.
+//! File of the static data of one worker, which reduced replicas omit.
 //!
 //! The file is written once (`UNDERSTUDY_STATIC=disk`).
 //!
@@ -33,9 +33,9 @@ use xxhash_rust::xxh3::xxh3_64;
 const MAGIC: &[u8; 8] = b"USTDYSTA";
 /// Version of this format, increased with every change.
 const VERSION: u32 = 1;
-/// Magic, version and length of the head.
+/// Size of magic, version and length of the head, in bytes.
 const PREAMBLE: usize = 16;
-/// Limit above which the length of a head is considered damaged.
+/// Length in bytes above which the length of a head is considered damaged.
 const LONGEST_HEAD: u32 = 256 << 20;
 
 fn ending(worker: Worker) -> String {
@@ -50,10 +50,10 @@ pub fn path(directory: &Path, lineage: u64, worker: Worker) -> PathBuf {
 /// Returns the files of a worker in a list of names, including incomplete files.
 pub fn of_worker(listing: &[String], worker: Worker) -> impl Iterator<Item = &String> {
     let ending = ending(worker);
-    let is_of = move |name: &&String| {
+    let belongs = move |name: &&String| {
         name.starts_with(PREFIX) && name.trim_end_matches(PARTIAL_SUFFIX).ends_with(&ending)
     };
-    listing.iter().filter(is_of)
+    listing.iter().filter(belongs)
 }
 
 /// File that is being written.
@@ -65,9 +65,9 @@ impl StaticFileWrite {
         match self.0.try_recv() {
             Ok(outcome) => Some(outcome),
             Err(TryRecvError::Empty) => None,
-            Err(TryRecvError::Disconnected) => {
-                Some(Err(io::Error::other("the writing thread has ended")))
-            }
+            Err(TryRecvError::Disconnected) => Some(Err(io::Error::other(
+                "the thread that writes the file of static data has ended",
+            ))),
         }
     }
 }
@@ -148,6 +148,7 @@ fn write_part(part: &Path, pages: &[PageRun], pieces: &[StoredPages]) -> io::Res
     file.sync_all()
 }
 
+/// Open file of static data.
 pub struct StaticFile {
     file: File,
     /// Runs of pages, with their positions in the file.
@@ -157,7 +158,12 @@ pub struct StaticFile {
 impl StaticFile {
     /// Opens a file and reads its head.
     pub fn open(path: &Path) -> Result<StaticFile, String> {
-        let with_path = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
+        let with_path = |why: &dyn std::fmt::Display| {
+            format!(
+                "the file of static data {} cannot be read: {why}",
+                path.display()
+            )
+        };
         let file = open_own(path, libc::O_RDONLY).map_err(|error| with_path(&error))?;
         let read = |length: usize| -> Result<Vec<u8>, String> {
             let mut bytes = vec![0; length];
@@ -194,11 +200,16 @@ impl StaticFile {
         Ok(StaticFile { file, runs })
     }
 
+    /// Reads a page, without comparing any checksum.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be read or does not contain the page.
     pub fn read(&self, page: u64, into: &mut [u8; PAGE_SIZE]) -> io::Result<()> {
         let index = self.runs.partition_point(|(run, _)| run.end() <= page);
         let found = self.runs.get(index).filter(|(run, _)| run.start.0 <= page);
-        let (run, at) =
-            found.ok_or_else(|| io::Error::other(format!("page {page:#x} is not in it")))?;
+        let (run, at) = found.ok_or_else(|| {
+            io::Error::other(format!("the file of static data lacks page {page:#x}"))
+        })?;
         self.file
             .read_exact_at(into, at + (page - run.start.0) * PAGE_SIZE as u64)
     }

@@ -47,7 +47,8 @@ impl PageSource {
     }
 }
 
-// SAFETY: only read, by one thread at a time, as `CheckpointPages::new` requires.
+// SAFETY: the memory is only read, and is readable and unchanging, as `CheckpointPages::new`
+// requires.
 unsafe impl Send for CheckpointPages {}
 
 impl CheckpointPages {
@@ -56,19 +57,20 @@ impl CheckpointPages {
     /// # Safety
     /// All copies must be readable and must not change until the outcome of their job has been
     /// received.
-    pub unsafe fn new(pieces: Vec<PageSource>, others: Option<PathBuf>) -> CheckpointPages {
+    pub unsafe fn new(pieces: Vec<PageSource>, static_file: Option<PathBuf>) -> CheckpointPages {
         CheckpointPages {
             pieces,
-            static_file: others,
+            static_file,
         }
     }
 
     /// Passes the content of each page to `give`.
     ///
     /// # Errors
-    /// The content of a page does not match the checksum of its capture.
+    /// Fails if a page cannot be read or does not match the checksum of its capture, or if `give`
+    /// fails.
     fn each(&self, mut give: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
-        let mut others = None;
+        let mut static_file = None;
         for piece in &self.pieces {
             match piece {
                 PageSource::Kept(copy, sums) => {
@@ -80,9 +82,9 @@ impl CheckpointPages {
                     }
                 }
                 PageSource::Absent(sums) => {
-                    let file = match &others {
+                    let file = match &static_file {
                         Some(file) => file,
-                        None => others.insert(self.open_others()?),
+                        None => static_file.insert(self.open_static_file()?),
                     };
                     let mut content = [0; PAGE_SIZE];
                     for (page, sum) in sums.each() {
@@ -95,7 +97,7 @@ impl CheckpointPages {
         Ok(())
     }
 
-    fn open_others(&self) -> io::Result<StaticFile> {
+    fn open_static_file(&self) -> io::Result<StaticFile> {
         let path = self.static_file.as_deref().ok_or(io::ErrorKind::NotFound)?;
         StaticFile::open(path).map_err(io::Error::other)
     }
@@ -125,11 +127,14 @@ pub struct WriteJob {
 /// Length of a complete file in bytes.
 pub type WriteOutcome = io::Result<u64>;
 
+/// Thread that writes one file at a time.
 pub struct Writer {
     jobs: Sender<WriteJob>,
     outcomes: Receiver<WriteOutcome>,
     stop: Arc<AtomicBool>,
     /// Program's files, which are kept open while a checkpoint is written.
+    ///
+    /// `None` while no checkpoint is written.
     files: Option<Vec<File>>,
 }
 
@@ -160,7 +165,7 @@ impl Writer {
         })
     }
 
-    /// Starts to write a file; `files` are kept open until it is complete.
+    /// Starts to write a file; `files` are kept open until the outcome has been received.
     pub fn submit(&mut self, job: WriteJob, files: Vec<File>) {
         self.stop.store(false, Ordering::Relaxed);
         self.files = self.jobs.send(job).is_ok().then_some(files);
@@ -172,22 +177,28 @@ impl Writer {
         let outcome = match self.outcomes.try_recv() {
             Ok(outcome) => outcome,
             Err(TryRecvError::Empty) => return None,
-            Err(TryRecvError::Disconnected) => {
-                Err(io::Error::other("the writing thread has ended"))
-            }
+            Err(TryRecvError::Disconnected) => Err(io::Error::other(
+                "the thread that writes checkpoints has ended",
+            )),
         };
         self.files = None;
         Some(outcome)
     }
 
     /// Waits for the outcome of the file that is being written.
+    ///
+    /// `None` if no file is being written.
     pub fn wait(&mut self) -> Option<WriteOutcome> {
-        let gone = |_| Err(io::Error::other("the writing thread has ended"));
+        let gone = |_| {
+            Err(io::Error::other(
+                "the thread that writes checkpoints has ended",
+            ))
+        };
         let _files = self.files.take()?;
         Some(self.outcomes.recv().unwrap_or_else(gone))
     }
 
-    /// Abandons the file that is being written, and waits for the thread.
+    /// Abandons the file that is being written, and waits for its outcome.
     ///
     /// Returns the outcome, since the file may have been complete already.
     pub fn stop(&mut self) -> Option<WriteOutcome> {
@@ -196,15 +207,15 @@ impl Writer {
     }
 }
 
-/// Opens a file by a descriptor of the program's thread.
+/// Opens a file of the program by its descriptor in the main thread.
 ///
-/// This thread has its own descriptor table.
+/// The writing thread has its own descriptor table; `/proc/self` names that of the main thread.
 fn reopen(file: RawFd) -> io::Result<File> {
     let path = format!("/proc/self/fd/{file}");
     File::open(&path).or_else(|_| File::options().write(true).open(&path))
 }
 
-/// Writes the program's data to disk.
+/// Synchronises a file of the program.
 ///
 /// Files of the kernel (/proc, /sys) do not support this (EINVAL, fdatasync(2)).
 fn sync(file: RawFd) -> io::Result<()> {
@@ -221,7 +232,7 @@ fn write(job: &WriteJob, stop: &AtomicBool) -> WriteOutcome {
     Ok(length)
 }
 
-/// Writes the file, and removes the incomplete one after an error.
+/// Writes the file; removes the incomplete file after an error.
 fn write_file(job: &WriteJob, stop: &AtomicBool) -> WriteOutcome {
     let part = job.directory.join(job.name.clone() + PARTIAL_SUFFIX);
     let whole = job.directory.join(&job.name);

@@ -22,15 +22,17 @@ pub fn has_component_files() -> bool {
     *ARE_FILES.get_or_init(|| plugin_directories().iter().any(|it| has_plugin(it)))
 }
 
-/// True if the user has named a network driver ([`expect_driver`]).
+/// True if the user has selected a component of a driver ([`expect_driver`]).
 static IS_DRIVER_NAMED: AtomicBool = AtomicBool::new(false);
 
-/// Records that the user has named a component that opens plug-ins of a driver.
+/// Records that the user has selected a component that opens libraries of a driver.
+///
+/// The libraries cannot be closed again, so they are opened before the snapshot is taken.
 pub fn expect_driver() {
     IS_DRIVER_NAMED.store(true, Ordering::Relaxed);
 }
 
-/// True if `MPI_Init` opens plug-ins.
+/// True if `MPI_Init` opens plug-ins that are files, or libraries of a driver.
 pub fn opens_components() -> bool {
     has_component_files() || IS_DRIVER_NAMED.load(Ordering::Relaxed)
 }
@@ -122,7 +124,8 @@ fn is_plugin(path: &Path) -> bool {
 
 /// Prepares the library of the child for a world of one process.
 ///
-/// The library connects to no launcher and starts none; temporary files are in `scratch`.
+/// The library connects to no launcher and starts none; temporary files are in `scratch`. Does
+/// nothing unless `MPI_Init` [opens components](opens_components).
 ///
 /// # Safety
 /// The library must not be in use.
@@ -158,16 +161,16 @@ pub unsafe fn prepare(scratch: &Path) {
     }
 }
 
-/// Network drivers, whose plug-ins are not opened in advance.
+/// Parts of the names of drivers' plug-ins, which [`open_others`] does not open.
 ///
-/// Network drivers need many libraries and are excluded by default.
+/// Drivers need many libraries and are excluded by default.
 const DRIVERS: [&str; 10] = [
     "ucx", "uct", "psm", "ofi", "openib", "usnic", "portals4", "hcoll", "ucc", "cuda",
 ];
 
 /// Opens, in the child, the components that a job of several processes may need.
 ///
-/// This includes components of PMIx.
+/// Components of PMIx are included, plug-ins of drivers are not.
 pub fn open_others() {
     if !has_component_files() {
         return;

@@ -18,14 +18,15 @@ use std::time::{Duration, Instant};
 use understudy_catalogue::message;
 use understudy_mpi::{call, library};
 
-/// Time limit for the child.
+/// Time limit for the child's report.
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// Opens the libraries that `MPI_Init` will open, and libc's library for backtraces.
 ///
-/// UCX prints a backtrace when a connection breaks. If the child does not report, no library is
-/// opened, and a process whose MPI side cannot be reset logs the reason. If components are files,
-/// the reset would certainly fail, so the process exits at once and is replaced.
+/// UCX prints a backtrace when a connection breaks. If the child does not report, the reason is
+/// logged, no library of `MPI_Init` is opened, and a later reset of the MPI side may fail. If
+/// components are files, the reset would certainly fail, so the process kills itself at once and is
+/// replaced.
 pub fn open() {
     let began = Instant::now();
     library::backtrace();

@@ -1,4 +1,4 @@
-//! Messages among this process, its guardian and their manager (`understudy_wire::line`).
+//! Messages among this process, its guardian and their node manager (`understudy_wire::line`).
 #![allow(unsafe_code)]
 
 use super::instance_state::{POLL_INTERVAL, ReplicaStoreFiles};
@@ -21,7 +21,8 @@ use understudy_wire::line::{
     self, Boards, Hello, LINE_VARIABLE, Line, LineSocket, ProcessPlace, ToManager, ToProcess,
 };
 
-// Neither understudy-mpi nor ckptd depends on the other.
+// The crates understudy-mpi and understudy-wire do not depend on each other, so both define the
+// signal and the shared page.
 const _: () = {
     assert!(call::INTERRUPT == line::INTERRUPT);
     assert!(
@@ -35,7 +36,7 @@ const _: () = {
 
 /// Connections of this process to its guardian and manager.
 pub struct Connections {
-    /// Connection to the process manager.
+    /// Connection to the node manager.
     ///
     /// The guardian keeps the other end open if the manager fails.
     manager: Line,
@@ -54,10 +55,11 @@ static CHOOSER: OnceLock<Chooser> = OnceLock::new();
 
 static OWN_PLACE: OnceLock<ProcessPlace> = OnceLock::new();
 
-/// Reads the address of the process manager.
+/// Reads the address of the node manager.
 ///
 /// # Errors
-/// The reason for which there is no usable manager, for the user.
+/// Fails if the guardian has not set the address, or if the address is malformed; the text is for
+/// the user.
 pub fn read_manager_address() -> Result<(), String> {
     let text = process_info::variable(LINE_VARIABLE).ok_or(message::NO_GUARDIAN)?;
     let own = ProcessPlace::parse(&text)
@@ -71,10 +73,10 @@ pub fn directory() -> &'static Path {
     OWN_PLACE.get().map_or(Path::new(""), |own| &own.directory)
 }
 
-/// Connects to the guardian, which passes on the connection to the process manager.
+/// Connects to the guardian, which passes on the connection to the node manager.
 ///
 /// Must not be called before `MPI_Init`: until then this process may be the interpreter of a
-/// script, and execute the program.
+/// script, and execute the program. Without a connection the process exits.
 pub fn connect_to_guardian() {
     if let Some(own) = OWN_PLACE.get()
         && let Err(error) = connect(own)
@@ -101,7 +103,7 @@ fn connect(own: &ProcessPlace) -> io::Result<()> {
         _ => None,
     })?;
     let access = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: a new shared mapping of the manager's file.
+    // SAFETY: a new mapping, at an address that the kernel chooses.
     let mapped = unsafe {
         libc::mmap(
             std::ptr::null_mut(),
@@ -123,15 +125,15 @@ fn connect(own: &ProcessPlace) -> io::Result<()> {
         page,
         neighbours,
     });
-    // SAFETY: the page begins with the words that calls need.
+    // SAFETY: the page is never unmapped, and begins with the words of this type (asserted above).
     call::use_page(unsafe { &*mapped.cast::<call::SharedPage>() });
     call::leave_instance();
-    // The snapshot is taken later, so the shim keeps the function.
+    // The snapshot of the MPI side is taken later, so the shim keeps the function after a reset.
     shim::delay_exit(is_over);
     Ok(())
 }
 
-/// Logs a wrapper process between the guardian and this process.
+/// Logs a wrapper process between the guardian and this process, once per job.
 ///
 /// The guardian only receives the status of the wrapper, and reports this process as failed when
 /// the wrapper has exited.
@@ -189,14 +191,16 @@ fn await_descriptor<T>(
 }
 
 pub fn lines() -> &'static Connections {
-    LINES.get().expect("the guardian has been called")
+    LINES
+        .get()
+        .expect("this process is connected to its guardian")
 }
 
 pub fn send(message: &ToManager) {
     or_exit(lines().manager.send(message));
 }
 
-/// Exits after an error of the connection: the process cannot continue without its guardian.
+/// Exits after an error of a connection: the process cannot continue without its guardian.
 fn or_exit<T>(talk: std::io::Result<T>) -> T {
     talk.unwrap_or_else(|_| {
         system_calls::print_message(message::guardian_gone(std::process::id()));
@@ -204,12 +208,16 @@ fn or_exit<T>(talk: std::io::Result<T>) -> T {
     })
 }
 
-/// Returns the next message within `limit`; messages that are handled here are not returned.
+/// Returns the next message within `limit`.
+///
+/// `None` also after a message that [`receive_with_descriptors`] handles itself.
 pub fn receive(rt: &Runtime, limit: Duration) -> Option<ToProcess> {
     receive_with_descriptors(rt, limit).map(|(message, _)| message)
 }
 
 /// Returns the next message within `limit`, with its descriptors.
+///
+/// Handles replica stores and requests for placement hints, and returns `None` after them.
 pub fn receive_with_descriptors(
     rt: &Runtime,
     limit: impl Into<Option<Duration>>,
@@ -219,8 +227,8 @@ pub fn receive_with_descriptors(
             store_received(rt, from, status, files);
             None
         }
-        Some((ToProcess::RequestPlacementHints { failed: fallen }, _)) => {
-            choose(&fallen);
+        Some((ToProcess::RequestPlacementHints { failed }, _)) => {
+            choose(&failed);
             None
         }
         received => received,
@@ -246,14 +254,14 @@ fn store_received(rt: &Runtime, from: ProcessNumber, status: c_int, files: Vec<O
 
 /// Sets the function that selects spares.
 ///
-/// The chooser is called before each MPI instance that follows a failure and in which this process
-/// takes part.
+/// The leader requests placement hints before an MPI instance that follows a failure, from one of
+/// the processes with a chooser.
 pub fn set_chooser(chooser: Chooser) {
     let _ = CHOOSER.set(chooser);
 }
 
-fn choose(fallen: &[ProcessNumber]) {
-    let hints = CHOOSER.get().map_or(Vec::new(), |chooser| chooser(fallen));
+fn choose(failed: &[ProcessNumber]) {
+    let hints = CHOOSER.get().map_or(Vec::new(), |chooser| chooser(failed));
     for spare in hints {
         send(&ToManager::PlacementHint { spare });
     }
@@ -279,14 +287,14 @@ pub fn can_choose() -> bool {
 
 /// Returns the replica store of a failed process.
 ///
-/// `None` if none has arrived since the last call.
+/// `None` if no store has arrived since the last call.
 pub fn take_store(rt: &Runtime) -> Option<ReplicaStoreFiles> {
     rt.reinit.received_stores.borrow_mut().unused.take()
 }
 
-/// Hands over the replica store for the replacement of this worker.
+/// Hands over this process's replica store, for the replacement of `worker` if this process fails.
 ///
-/// The files replace files that were handed over before, and are used if this process fails.
+/// The files replace files that were handed over before.
 pub fn hand_over(worker: Worker, files: [&impl AsFd; 2]) {
     let (message, lines) = (ToManager::StoreReplicas { worker }, lines());
     // The guardian is first, since it also keeps the files for a later manager.
@@ -297,13 +305,13 @@ pub fn hand_over(worker: Worker, files: [&impl AsFd; 2]) {
     }
 }
 
-/// Reports that the files of this process are not needed if it fails.
+/// Reports that the files of this process are not needed if this process fails.
 pub fn report_no_store() {
     or_exit(lines().guardian.send(&ToManager::ReleaseReplicas));
     send(&ToManager::ReleaseReplicas);
 }
 
-/// Kills the process manager, for a test.
+/// Kills the node manager, for a test.
 pub fn kill_manager() {
     let manager = LINES
         .get()
@@ -343,11 +351,11 @@ pub fn report_running() {
 }
 
 /// Sets the flag that allows interrupting the main thread when another process has failed.
-pub fn set_interruptible(is: bool) {
+pub fn set_interruptible(is_interruptible: bool) {
     lines()
         .page
         .is_interruptible
-        .store(is.into(), Ordering::Release);
+        .store(is_interruptible.into(), Ordering::Release);
 }
 
 /// Requests new spares; `spares` is the number of missing ones.
@@ -380,7 +388,7 @@ pub fn report_committed(worker: Worker, number: u64) {
 /// `None` if another MPI instance is required before the answer.
 ///
 /// # Errors
-/// The answer cannot be read.
+/// Fails if the answer cannot be read.
 pub fn boards(
     rt: &Runtime,
     process: ProcessNumber,

@@ -10,7 +10,7 @@ use understudy_policy::redundancy::Redundancy;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     Worker(Worker),
-    /// Joining replacement, which will get the worker of a failed process.
+    /// Joining process, which will take over from a failed worker.
     Joining,
 }
 
@@ -34,9 +34,9 @@ pub struct World {
     pub redundancy: Redundancy,
     /// Node of each process of all MPI instances so far, by process number.
     pub nodes: Vec<u64>,
-    /// True if failures are recovered.
+    /// True if failures are recovered from, as long as `finalized` is false.
     pub protected: bool,
-    /// True if `MPI_Finalize` has passed its last point of recovery.
+    /// True if `MPI_Finalize` has passed its last point of recovery, or exit(3) has begun.
     pub finalized: bool,
     /// Number of recoveries so far.
     pub recoveries: u32,

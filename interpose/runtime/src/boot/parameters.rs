@@ -20,6 +20,7 @@ const PREFIX: &str = "OMPI_MCA_";
 /// Marks a list of excluded components.
 const EXCLUSION: char = '^';
 
+/// Preferred value of each parameter: exclusions, a selected component, or another value.
 const PREFERENCES: &[(&str, &str)] = &[
     // UCX and OFI open libraries that cannot be closed again. Probing them takes a second.
     ("pml", "ob1"),
@@ -109,7 +110,10 @@ fn components(list: &str) -> impl Iterator<Item = &str> {
         .filter(|name| !name.is_empty())
 }
 
-/// Returns the user's value with the runtime's exclusions, if both are compatible.
+/// Merges the user's value with the runtime's preference.
+///
+/// The user's value is kept if it is not a list of exclusions, or excludes what the runtime
+/// prefers. Two lists of exclusions are united. In all other cases the preference is returned.
 fn merge(user_value: &str, preference: &str) -> String {
     let user_value = user_value.trim();
     if !user_value.starts_with(EXCLUSION) {
@@ -127,7 +131,7 @@ fn merge(user_value: &str, preference: &str) -> String {
     }
 }
 
-/// Opens libraries in advance that cannot be closed again, if the user selects their component.
+/// Has libraries opened in advance if the user selects a component of [`UNCLOSABLE`].
 fn open_unclosable(name: &str, user_value: &str) {
     if user_value.starts_with(EXCLUSION) {
         return;
@@ -148,7 +152,7 @@ fn open_unclosable(name: &str, user_value: &str) {
     }
 }
 
-/// Returns the parameters in Open MPI's files; the user's file has precedence.
+/// Returns the parameters in Open MPI's files; earlier [`files`] have precedence.
 fn parameters_of_files() -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
     for file in files() {
@@ -168,6 +172,10 @@ fn parameter(line: &str) -> Option<(String, String)> {
     Some((name.trim().to_owned(), value.to_owned()))
 }
 
+/// Returns the paths of Open MPI's files of parameters.
+///
+/// A list of files in the environment replaces the default files: the user's file, that of the
+/// installation, and that of the distribution.
 fn files() -> Vec<PathBuf> {
     const NAMES_OF_LIST: [&str; 2] = ["mca_base_param_files", "mca_param_files"];
     let lists = NAMES_OF_LIST

@@ -1,7 +1,7 @@
 //! Accumulate operations (MPI 4.1, 12.3.4 to 12.3.6).
 //!
-//! The origin applies an operation itself if all members of the window share its memory; otherwise
-//! the library applies it.
+//! The origin applies an operation itself if all members share the memory of the window; otherwise
+//! the library applies the operation.
 #![allow(
     unsafe_code,
     non_snake_case,
@@ -35,7 +35,7 @@ pub unsafe extern "C" fn MPI_Accumulate(
     let rt = runtime();
     let origin = operand(origin_addr, origin_count, origin_datatype);
     let target = AccumulateTarget::new(target_rank, target_disp, target_count, target_datatype);
-    // SAFETY: the program passes a valid buffer.
+    // SAFETY: MPI requires the program's buffer to be valid.
     if unsafe {
         add_to_recent(
             rt,
@@ -45,7 +45,7 @@ pub unsafe extern "C" fn MPI_Accumulate(
     } {
         return SUCCESS;
     }
-    // SAFETY: the arguments are those of this call.
+    // SAFETY: MPI requires the program's arguments to be valid.
     unsafe {
         accumulate_any(
             origin_addr,
@@ -88,7 +88,7 @@ unsafe extern "C" fn accumulate_any(
         let [here, there] =
             [origin_datatype, target_datatype].map(|datatype| real_datatype(rt, datatype));
         let op = real_op(rt, op);
-        // SAFETY: the program's arguments are passed on.
+        // SAFETY: MPI requires the program's arguments to be valid.
         unsafe {
             real::PMPI_Accumulate(
                 origin_addr,
@@ -132,7 +132,7 @@ pub unsafe extern "C" fn MPI_Get_accumulate(
         let [from, result, to] = [origin_datatype, result_datatype, target_datatype]
             .map(|datatype| real_datatype(rt, datatype));
         let op = real_op(rt, op);
-        // SAFETY: the program's arguments are passed on.
+        // SAFETY: MPI requires the program's arguments to be valid.
         unsafe {
             real::PMPI_Get_accumulate(
                 origin_addr,
@@ -175,7 +175,7 @@ pub unsafe extern "C" fn MPI_Fetch_and_op(
     finish(rt, Proc::MPI_Fetch_and_op, win, direct_rc, |real| {
         let datatype = real_datatype(rt, datatype);
         let op = real_op(rt, op);
-        // SAFETY: the program's arguments are passed on.
+        // SAFETY: MPI requires the program's arguments to be valid.
         unsafe {
             real::PMPI_Fetch_and_op(
                 origin_addr,
@@ -217,7 +217,7 @@ pub unsafe extern "C" fn MPI_Compare_and_swap(
     );
     finish(rt, Proc::MPI_Compare_and_swap, win, direct_rc, |real| {
         let datatype = real_datatype(rt, datatype);
-        // SAFETY: the program's arguments are passed on.
+        // SAFETY: MPI requires the program's arguments to be valid.
         unsafe {
             real::PMPI_Compare_and_swap(
                 origin_addr,
@@ -256,7 +256,7 @@ pub unsafe extern "C" fn MPI_Raccumulate(
         let [from, to] =
             [origin_datatype, target_datatype].map(|datatype| real_datatype(rt, datatype));
         let op = real_op(rt, op);
-        // SAFETY: the program's arguments are passed on.
+        // SAFETY: MPI requires the program's arguments to be valid.
         unsafe {
             real::PMPI_Raccumulate(
                 origin_addr,
@@ -272,7 +272,7 @@ pub unsafe extern "C" fn MPI_Raccumulate(
             )
         }
     };
-    // SAFETY: the program's address for the request.
+    // SAFETY: MPI requires the program's address for the request to be valid.
     unsafe { start_or_ended(rt, Proc::MPI_Raccumulate, win, request, direct_rc, library) }
 }
 
@@ -304,7 +304,7 @@ pub unsafe extern "C" fn MPI_Rget_accumulate(
         let [from, result, to] = [origin_datatype, result_datatype, target_datatype]
             .map(|datatype| real_datatype(rt, datatype));
         let op = real_op(rt, op);
-        // SAFETY: the program's arguments are passed on.
+        // SAFETY: MPI requires the program's arguments to be valid.
         unsafe {
             real::PMPI_Rget_accumulate(
                 origin_addr,
@@ -323,7 +323,7 @@ pub unsafe extern "C" fn MPI_Rget_accumulate(
             )
         }
     };
-    // SAFETY: the program's address for the request.
+    // SAFETY: MPI requires the program's address for the request to be valid.
     unsafe {
         start_or_ended(
             rt,

@@ -8,7 +8,8 @@ use crate::{annotations, arch, copies, cut, journal, schedule, world};
 use std::ffi::c_int;
 use understudy_image::pages::AddrRange;
 
-/// Levels of `MPI_Pcontrol` that are annotations.
+// Levels of `MPI_Pcontrol` that are annotations (`understudy.h`).
+
 const POINT: c_int = 75001;
 const CHECKPOINT: c_int = 75002;
 const INHIBIT: c_int = 75003;
@@ -120,7 +121,7 @@ impl PcontrolCall {
     }
 }
 
-/// Writes the state, or the beginning of it, to the program's structure.
+/// Writes the state to the program's structure, as far as the structure has room.
 fn answer_query(rt: &Runtime) {
     // A replay would get another answer, so the phase is not recorded any more.
     journal::drop_recording(rt);
@@ -130,7 +131,7 @@ fn answer_query(rt: &Runtime) {
     let [to, length, ..] = call.arguments;
     let length = (length as u32 as usize).min(size_of::<JobStateAnswer>());
     let state = JobStateAnswer::now(rt);
-    // SAFETY: the header requires memory of the program of this length.
+    // SAFETY: the header makes the program responsible for memory of this length.
     unsafe { (to as *mut u8).copy_from_nonoverlapping((&raw const state).cast(), length) };
 }
 
@@ -163,7 +164,7 @@ mod tests {
         assert_eq!(
             header.matches("#define UNDERSTUDY_").count(),
             levels.len() + 1,
-            "one is the file's own"
+            "the header defines these levels and its include guard"
         );
     }
 }

@@ -26,10 +26,10 @@ pub unsafe fn put_status(to: *mut Status, status: Status) {
     }
 }
 
-/// Writes a value to an address of the program, which must not be null.
+/// Writes a value to an address of the program; null is an error (`MPI_ERR_ARG`).
 ///
 /// # Safety
-/// `to` is valid for the value, or null.
+/// `to` must be valid for the value, or null.
 pub unsafe fn put<T>(to: *mut T, value: T) -> Result<(), c_int> {
     if to.is_null() {
         return Err(ERR_ARG);

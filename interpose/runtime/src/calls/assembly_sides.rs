@@ -37,6 +37,8 @@ fn member_at(members: &[Worker], rank: c_int) -> Option<Worker> {
 }
 
 /// Returns the side of `MPI_Comm_create_group`, or of a constructor from a group alone.
+///
+/// `None` if this process is no member, or if the parent contains spawned processes.
 pub(super) fn of_group(
     rt: &Runtime,
     parent: Option<VirtComm>,
@@ -78,7 +80,8 @@ pub(super) fn of_groups(
 
 /// Returns the side with all members of a communicator.
 ///
-/// The side has only its leader if some members are spawned processes, which cannot take part.
+/// Spawned processes cannot take part: if some members are spawned, the side has only its leader,
+/// and other members have no side.
 fn of_comm(rt: &Runtime, comm: VirtComm, leader: c_int) -> Option<Side> {
     let comm = comm::get(rt, comm)?;
     let leader = member_at(&comm.members, leader)?;

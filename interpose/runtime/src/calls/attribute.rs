@@ -39,9 +39,9 @@ fn predefined(rt: &Runtime, key: c_int) -> Result<Option<u64>, c_int> {
             None => return Ok(None),
         },
     };
-    // SAFETY: one of 16 cells for the runtime's use.
+    // SAFETY: the caller passes a key below `PREDEFINED_KEYS`, and there are 16 cells.
     let cell = unsafe { process_info::attribute_cells().add(key as usize) };
-    // SAFETY: one of 16 cells for the runtime's use.
+    // SAFETY: the cell exists as long as the process, and only this function writes to it.
     unsafe { cell.write(value) };
     Ok(Some(cell as u64))
 }
@@ -197,7 +197,7 @@ pub(super) unsafe fn get(
     };
     match found {
         Ok(found) => {
-            // SAFETY: the program's addresses of a pointer and an integer.
+            // SAFETY: null is excluded above; MPI requires addresses of a pointer and an integer.
             unsafe {
                 if let Some(found) = found {
                     value.cast::<u64>().write_unaligned(found);
@@ -263,7 +263,7 @@ pub(super) unsafe fn create_keyval<H: Caching>(
     let key = objects
         .keyvals
         .create(H::KIND, functions, language, extra_state as u64);
-    // SAFETY: the program's address for the key; null is excluded above.
+    // SAFETY: null is excluded above; MPI requires any other address to be valid.
     unsafe { *keyval = key };
     SUCCESS
 }
@@ -277,11 +277,11 @@ pub(super) unsafe fn free_keyval<H: Caching>(
     procedure: Proc,
     keyval: *mut c_int,
 ) -> c_int {
-    // SAFETY: the program's address of a key, which is not null here.
+    // SAFETY: null is excluded first; MPI requires any other address to be valid.
     if keyval.is_null() || !objects_mut(rt).keyvals.free(H::KIND, unsafe { *keyval }) {
         return handle_error(rt, procedure, ERR_KEYVAL, None);
     }
-    // SAFETY: the program's address of a key; null is excluded above.
+    // SAFETY: null is excluded above; MPI requires any other address to be valid.
     unsafe { *keyval = INVALID_KEY };
     SUCCESS
 }

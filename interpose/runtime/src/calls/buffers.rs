@@ -129,7 +129,7 @@ pub(super) unsafe fn detach<Size: TryFrom<i64>>(
         let bytes = Size::try_from(if is_automatic { 0 } else { attached.size });
         let bytes = bytes.map_err(|_| ERR_BUFFER)?;
         requests::detach(rt, owner);
-        // SAFETY: the program's addresses for the address and the size of the buffer.
+        // SAFETY: MPI requires the program's addresses for address and size to be valid.
         unsafe {
             buffer.cast::<u64>().write(attached.address);
             size.write(bytes);
@@ -168,7 +168,7 @@ pub(super) unsafe fn begin_flush(
             RequestState::Open,
             none,
         );
-        // SAFETY: the program's address for the request.
+        // SAFETY: MPI requires the program's address for the request to be valid.
         unsafe { request.write(flush) };
     });
     finish_on_owner(rt, procedure, owner, outcome)

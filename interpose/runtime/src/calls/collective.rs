@@ -21,13 +21,11 @@ use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::{RealDatatype, RealRequest};
 
 /// Returns the real datatypes of an array; empty for a null pointer.
-///
-/// MPI_IN_PLACE ignores the array.
 unsafe fn real_types(rt: &Runtime, types: *const VirtDatatype, count: c_int) -> Vec<RealDatatype> {
     if types.is_null() {
         return Vec::new();
     }
-    // SAFETY: the program's array of this length.
+    // SAFETY: MPI requires the program's array to have this length.
     unsafe { std::slice::from_raw_parts(types, count.max(0) as usize) }
         .iter()
         .map(|&kind| real_datatype(rt, kind))
@@ -41,7 +39,7 @@ fn first(types: &[RealDatatype]) -> *const RealDatatype {
 
 /// Returns the numbers of processes that send to this one, and that receive from it.
 ///
-/// Both are the size of the communicator, or of the remote group of an intercommunicator.
+/// Both numbers are the size of the communicator, or of the remote group of an intercommunicator.
 fn peers(rt: &Runtime, comm: VirtComm) -> (c_int, c_int) {
     let (mut inter, mut size) = (0, 0);
     // SAFETY: queries that write only to variables of this frame.
@@ -97,7 +95,7 @@ macro_rules! blocking {
                 return 0;
             }
             let given = (sendbuf != IN_PLACE).then_some(sendtypes);
-            // SAFETY: the program's arguments are passed on.
+            // SAFETY: MPI requires the program's arguments to be valid.
             unsafe {
                 let types = both_types(rt, $blocks(rt, comm), given, recvtypes);
                 let [send, receive] = types.each_ref().map(|types| first(types));
@@ -144,7 +142,7 @@ macro_rules! nonblocking {
         ) -> c_int {
             let rt = runtime();
             let given = (sendbuf != IN_PLACE).then_some(sendtypes);
-            // SAFETY: the program's arguments are passed on.
+            // SAFETY: MPI requires the program's arguments to be valid.
             unsafe {
                 let types = both_types(rt, $blocks(rt, comm), given, recvtypes);
                 let real_comm = real_comm(rt, comm);
@@ -166,7 +164,7 @@ nonblocking! {
     MPI_Ineighbor_alltoallw_c, PMPI_Ineighbor_alltoallw_c, i64, isize, degrees;
 }
 
-/// Starts a non-blocking collective, and keeps its datatypes until it completes.
+/// Starts a non-blocking collective, and keeps its datatypes until the request completes.
 ///
 /// # Safety
 /// `request` is the program's address for the handle.
@@ -183,7 +181,7 @@ unsafe fn begin(
     if rc == SUCCESS {
         let handle = requests::add_collective(rt, comm, None, new);
         requests::keep(rt, handle, Box::new(types));
-        // SAFETY: the program's address for the handle.
+        // SAFETY: MPI requires the program's address for the handle to be valid.
         unsafe { request.write(handle) };
     }
     finish(rt, procedure, rc, Some(comm))

@@ -29,7 +29,7 @@ use understudy_mpi::{self as mpi, check};
 /// Starts the send and the receive; `kept` is dropped when the send has completed.
 ///
 /// # Safety
-/// The arguments are the program's, or the memory in `kept`.
+/// The buffers must be the program's, or lie in `kept`; `request` is the program's address.
 unsafe fn start_both_halves(
     rt: &Runtime,
     procedure: Proc,
@@ -41,7 +41,8 @@ unsafe fn start_both_halves(
 ) -> c_int {
     let comm = received.comm();
     let mut send = RealRequest(std::ptr::null_mut());
-    // SAFETY: the program's buffers, or the copy in `kept`, which lives until the send completes.
+    // SAFETY: MPI requires the program's buffers to be valid, and `kept` lives until the send
+    // completes.
     let rc = attempt!(rt, unsafe {
         real::PMPI_Isend(
             sendbuf,
@@ -69,7 +70,7 @@ unsafe fn start_both_halves(
     }
     let receive = requests::add_receive(rt, received, state, receive);
     requests::set_companion(rt, receive, send);
-    // SAFETY: the program's address for the handle.
+    // SAFETY: MPI requires the program's address for the handle to be valid.
     unsafe { request.write(receive) };
     SUCCESS
 }
@@ -91,7 +92,7 @@ pub unsafe extern "C" fn MPI_Isendrecv(
     let rt = runtime();
     let received = message_arguments(recvbuf, recvcount, recvtype, source, recvtag, comm);
     let sent = (sendbuf, sendcount, real_datatype(rt, sendtype));
-    // SAFETY: the program's arguments are passed on.
+    // SAFETY: MPI requires the program's arguments to be valid.
     unsafe {
         start_both_halves(
             rt,
@@ -119,7 +120,7 @@ pub unsafe extern "C" fn MPI_Isendrecv_replace(
 ) -> c_int {
     let rt = runtime();
     let received = message_arguments(buf, count, datatype, source, recvtag, comm);
-    // SAFETY: the program's arguments are passed on.
+    // SAFETY: MPI requires the program's arguments to be valid.
     unsafe {
         isendrecv_replace(
             rt,
@@ -133,7 +134,8 @@ pub unsafe extern "C" fn MPI_Isendrecv_replace(
 
 /// Sends the contents of a buffer, and receives into this buffer.
 ///
-/// `to` is rank and tag. If the program is rewound meanwhile, no request is written.
+/// `to` contains the destination's rank and the tag. If the program is rewound meanwhile, no
+/// request is written.
 ///
 /// # Safety
 /// The arguments are the program's.
@@ -144,7 +146,7 @@ unsafe fn isendrecv_replace(
     received: MessageArguments,
     request: *mut VirtRequest,
 ) -> c_int {
-    // SAFETY: the program's arguments are passed on; the packed copy is kept.
+    // SAFETY: MPI requires the program's arguments to be valid; the packed copy is kept.
     unsafe {
         let (packed, bytes) = match pack(rt, &received, to.0) {
             Ok(packed) => packed,
@@ -186,7 +188,8 @@ pub(super) unsafe fn pack(
         let to = packed.as_mut_ptr().cast();
         let rc = match c_int::try_from(length) {
             Ok(length) => real::PMPI_Pack(buffer, from.count, real_type, to, length, &mut 0, own),
-            // A message of this process to itself may have any length.
+            // PMPI_Pack accepts no longer data. A message of this process to itself may have any
+            // length.
             Err(_) => {
                 let (mut request, status) =
                     (RealRequest(std::ptr::null_mut()), std::ptr::null_mut());
@@ -225,7 +228,7 @@ pub unsafe extern "C" fn MPI_Sendrecv_replace(
     let rt = runtime();
     let procedure = Proc::MPI_Sendrecv_replace;
     let mut request = requests::null_handle(rt);
-    // SAFETY: the program's arguments are passed on.
+    // SAFETY: MPI requires the program's arguments to be valid.
     unsafe {
         match requests::resume(rt) {
             Some([Some(started), _]) => request = started,
@@ -245,7 +248,7 @@ pub unsafe extern "C" fn MPI_Sendrecv_replace(
         requests::clear_call(rt);
         put_status(status, completed.status);
         if is_foreign_abi() && !status.is_null() {
-            // MPICH returns the status of a request of its own.
+            // MPICH returns the status of its internal request, with the error field.
             (*status).error = completed.rc;
         }
         finish(rt, procedure, completed.rc, Some(comm))

@@ -64,7 +64,7 @@ macro_rules! construct_by_all {
 
 /// Runs a constructor that only some members of `parent` call, and registers the result.
 ///
-/// `parent` must be a communicator, and `newcomm` an address for the handle.
+/// An invalid `parent` and a null `newcomm` are errors, for which the handler returns.
 macro_rules! construct_by_some {
     ($rt:expr, $procedure:expr, $parent:expr, $newcomm:expr, $constructor:expr) => {{
         if let Err(rc) = $crate::calls::comm::may_construct($rt, $parent, $newcomm) {
@@ -80,7 +80,7 @@ macro_rules! construct_by_some {
                 &mut made
             )
         );
-        // SAFETY: `may_construct` has checked `newcomm`.
+        // SAFETY: `may_construct` excludes null; MPI requires any other `newcomm` to be valid.
         unsafe { $crate::calls::comm::constructed($rt, $procedure, rc, made, $parent, $newcomm) }
     }};
 }
@@ -134,7 +134,7 @@ pub(super) unsafe fn constructed(
     let new = made
         .filter(|_| rc == errors::SUCCESS)
         .map(|made| register(rt, made, parent));
-    // SAFETY: the program's address for the new handle.
+    // SAFETY: MPI requires the program's address for the handle to be valid.
     unsafe { *newcomm = new.unwrap_or_else(|| comm::null_handle(rt)) };
     finish(rt, procedure, rc, Some(parent))
 }
@@ -164,7 +164,7 @@ pub unsafe extern "C" fn MPI_Comm_create_group(
         Proc::MPI_Comm_create_group,
         comm,
         newcomm,
-        // SAFETY: a communicator; the real library checks the rest.
+        // SAFETY: `comm` is a communicator; the real library checks the other arguments.
         |new| unsafe {
             real::PMPI_Comm_create_group(real_comm(rt, comm), real_group(rt, group), tag, new)
         }
@@ -215,7 +215,7 @@ unsafe fn to_free(rt: &Runtime, comm: *mut VirtComm) -> Result<(VirtComm, u32), 
     if comm.is_null() {
         return Err(errors::ERR_ARG);
     }
-    // SAFETY: the program's address of a handle.
+    // SAFETY: MPI requires the program's address of a handle to be valid.
     let handle = unsafe { *comm };
     match comm::index(rt, handle) {
         Some(index)
@@ -233,7 +233,7 @@ unsafe fn to_free(rt: &Runtime, comm: *mut VirtComm) -> Result<(VirtComm, u32), 
 pub unsafe extern "C" fn MPI_Comm_free(comm: *mut VirtComm) -> c_int {
     let rt = runtime();
     let procedure = Proc::MPI_Comm_free;
-    // SAFETY: the program's address of a handle.
+    // SAFETY: MPI requires the program's address of a handle to be valid.
     let (handle, index) = match unsafe { to_free(rt, comm) } {
         Ok(found) => found,
         Err(rc) => return handle_error(rt, procedure, rc, None),
@@ -252,7 +252,7 @@ pub unsafe extern "C" fn MPI_Comm_free(comm: *mut VirtComm) -> c_int {
         drained::drop_on(rt, handle);
     }
     requests::detach(rt, handle.into());
-    // SAFETY: the program's address of a handle.
+    // SAFETY: MPI requires the program's address of a handle to be valid.
     unsafe { *comm = comm::null_handle(rt) };
     errors::SUCCESS
 }
@@ -261,13 +261,13 @@ pub unsafe extern "C" fn MPI_Comm_free(comm: *mut VirtComm) -> c_int {
 pub unsafe extern "C" fn MPI_Comm_disconnect(comm: *mut VirtComm) -> c_int {
     let rt = runtime();
     let procedure = Proc::MPI_Comm_disconnect;
-    // SAFETY: the program's address of a handle.
+    // SAFETY: MPI requires the program's address of a handle to be valid.
     let (handle, index) = match unsafe { to_free(rt, comm) } {
         Ok(found) => found,
         Err(rc) => return handle_error(rt, procedure, rc, None),
     };
     let mut rc = errors::SUCCESS;
-    // Spawned processes do not have the runtime, so they take part in no barrier but the library's.
+    // Spawned processes do not have the runtime, so they would not call this barrier.
     if !comm::has_spawned(rt, handle) {
         outcome!(cut::together(rt, handle));
         // SAFETY: a communicator that the program has not freed.
@@ -293,7 +293,7 @@ pub unsafe extern "C" fn MPI_Comm_disconnect(comm: *mut VirtComm) -> c_int {
     freed::remove_disconnected(rt, index);
     drained::drop_on(rt, handle);
     requests::detach(rt, handle.into());
-    // SAFETY: the program's address of a handle.
+    // SAFETY: MPI requires the program's address of a handle to be valid.
     unsafe { *comm = comm::null_handle(rt) };
     errors::SUCCESS
 }
@@ -304,7 +304,7 @@ pub unsafe extern "C" fn MPI_Comm_get_parent(parent: *mut VirtComm) -> c_int {
     if parent.is_null() {
         return handle_error(rt, Proc::MPI_Comm_get_parent, errors::ERR_ARG, None);
     }
-    // SAFETY: the program's address for the handle.
+    // SAFETY: MPI requires the program's address for the handle to be valid.
     unsafe { *parent = comm::null_handle(rt) };
     errors::SUCCESS
 }
@@ -313,6 +313,7 @@ pub unsafe extern "C" fn MPI_Comm_get_parent(parent: *mut VirtComm) -> c_int {
 ///
 /// Fortran handles of predefined communicators are the real library's.
 const FORTRAN_BASE: c_int = 1_000_000;
+/// Fortran handle of MPI_COMM_NULL in Open MPI.
 const FORTRAN_NULL: c_int = 2;
 
 pub unsafe extern "C" fn MPI_Comm_c2f(comm: VirtComm) -> c_int {

@@ -28,14 +28,14 @@ unsafe fn duplicated(
     if rc != errors::SUCCESS {
         return rc;
     }
-    // SAFETY: the program's address for the handle, just written.
+    // SAFETY: the constructor has just written to this address.
     let new = unsafe { *newcomm };
     let rc = attribute::copy_comm(rt, old, new);
     if rc != errors::SUCCESS {
         if let Some(index) = comm::index(rt, new) {
             freed::free(rt, index, false);
         }
-        // SAFETY: the program's address for the handle, just written.
+        // SAFETY: the constructor has just written to this address.
         unsafe { *newcomm = comm::null_handle(rt) };
         return handle_error(rt, procedure, rc, Some(old));
     }
@@ -90,7 +90,7 @@ unsafe fn begin_duplicate(
         return handle_error(rt, procedure, rc, Some(comm));
     }
     let Some(mut pending) = PendingDuplicate::new(rt, comm) else {
-        // SAFETY: the program's addresses for the two handles.
+        // SAFETY: MPI requires the program's addresses for the handles to be valid.
         return unsafe { duplicate_at_once(rt, procedure, comm, newcomm, request, at_once) };
     };
     let new = comm::handle(rt, pending.index);
@@ -121,7 +121,7 @@ unsafe fn begin_duplicate(
             return handle_error(rt, procedure, rc, Some(comm));
         }
     }
-    // SAFETY: the program's addresses for the two handles.
+    // SAFETY: MPI requires the program's addresses for the handles to be valid.
     unsafe {
         newcomm.write(new);
         request.write(requests::add_duplicate(rt, comm, pending, made, companion));
@@ -144,7 +144,8 @@ unsafe fn duplicate_at_once(
     constructor: impl FnOnce(&mut RealComm) -> c_int,
 ) -> c_int {
     let rc = construct_by_all!(rt, procedure, comm, newcomm, constructor);
-    // SAFETY: the constructor has succeeded, or `rc` is an error; valid addresses.
+    // SAFETY: the constructor has written the handle, or `rc` is an error; MPI requires the
+    // program's addresses to be valid.
     unsafe {
         let rc = duplicated(rt, procedure, rc, comm, newcomm);
         if rc == errors::SUCCESS {

@@ -14,7 +14,7 @@ use std::ffi::{c_char, c_int};
 pub unsafe extern "C" fn MPI_Comm_set_name(comm: VirtComm, comm_name: *const c_char) -> c_int {
     let rt = runtime();
     let real = real_comm(rt, comm);
-    // SAFETY: the real library checks its arguments. Local.
+    // SAFETY: MPI requires the program's arguments to be valid. The procedure is local.
     let rc = unsafe { real::PMPI_Comm_set_name(real, comm_name) };
     if rc == errors::SUCCESS
         && let Some(mut entry) = comm::get_mut(rt, comm)
@@ -51,7 +51,7 @@ pub unsafe extern "C" fn MPI_Comm_get_info(comm: VirtComm, info_used: *mut VirtI
     // SAFETY: a communicator; the new info object belongs to the runtime.
     let rc = unsafe { real::PMPI_Comm_get_info(real_comm(rt, comm), &mut real) };
     if rc == errors::SUCCESS {
-        // SAFETY: the program's address for the handle.
+        // SAFETY: MPI requires the program's address for the handle to be valid.
         unsafe { *info_used = info::adopt(rt, real) };
     }
     finish(rt, procedure, rc, Some(comm))

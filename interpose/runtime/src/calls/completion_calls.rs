@@ -145,13 +145,13 @@ pub unsafe extern "C" fn MPI_Waitall(
     let rt = runtime();
     let arrays = RequestArrays::new(count, array_of_requests, array_of_statuses);
     if work_flags::is_any_set() {
-        // SAFETY: the program's arrays of `count` elements.
+        // SAFETY: MPI requires the program's arrays to have `count` elements.
         outcome!(unsafe { wait_without_release(rt, &arrays) });
     }
     let mut failed = None;
     for first in (0..arrays.count).step_by(MAX_TOGETHER) {
         let count = MAX_TOGETHER.min(arrays.count - first);
-        // SAFETY: the program's arrays of `count` elements.
+        // SAFETY: MPI requires the program's arrays to have `count` elements.
         unsafe {
             if outcome!(arrays.complete_together(rt, first, count, CompletionCall::Wait))
                 != ManyResult::Ended
@@ -173,7 +173,7 @@ pub unsafe extern "C" fn MPI_Testall(
     let rt = runtime();
     let arrays = RequestArrays::new(count, array_of_requests, array_of_statuses);
     outcome!(cut::here(rt));
-    // SAFETY: the program's arrays of `count` elements.
+    // SAFETY: MPI requires the program's arrays to have `count` elements.
     unsafe {
         if arrays.count <= MAX_TOGETHER {
             let answer =
@@ -209,7 +209,7 @@ pub unsafe extern "C" fn MPI_Request_get_status_all(
     let rt = runtime();
     outcome!(cut::here(rt));
     let arrays = RequestArrays::new(count, array_of_requests.cast_mut(), array_of_statuses);
-    // SAFETY: the program's arrays of `count` elements, and its place for the flag.
+    // SAFETY: MPI requires the program's arrays to have `count` elements, and a valid `flag`.
     unsafe {
         let peeked = (0..arrays.count).map(|index| completion::peek(rt, *arrays.request(index)));
         let peeked: Vec<Option<RequestOutcome>> = outcome!(peeked.collect());
@@ -261,7 +261,7 @@ unsafe fn first_completed(
 ) -> Result<(Option<usize>, bool), Rewound> {
     let mut pending = false;
     for index in 0..arrays.count {
-        // SAFETY: the program's array, which has an element with this index.
+        // SAFETY: MPI requires the program's array to have `count` elements.
         let handle = unsafe { *arrays.request(index) };
         if is_pending(rt, handle) {
             pending = true;
@@ -349,7 +349,7 @@ unsafe fn complete(
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum CompletedRequests {
     /// The requests are released (`MPI_Waitsome`, `MPI_Testsome`).
-    Completed,
+    Released,
     /// The requests stay (`MPI_Request_get_status_some`).
     Kept,
 }
@@ -363,10 +363,10 @@ unsafe fn complete_or_report(
     indices: *mut c_int,
 ) -> Result<Option<(usize, FirstFailure)>, Rewound> {
     let (mut pending, mut completed, mut failed) = (false, 0, None);
-    // SAFETY: the program's arrays of `count` elements.
+    // SAFETY: MPI requires the program's arrays to have `count` elements.
     let errors = unsafe { arrays.errors() };
     for index in 0..arrays.count {
-        // SAFETY: the program's arrays of `count` elements.
+        // SAFETY: MPI requires the program's arrays to have `count` elements.
         unsafe {
             let handle = arrays.request(index);
             if !is_pending(rt, *handle) {
@@ -375,8 +375,8 @@ unsafe fn complete_or_report(
             pending = true;
             let outcome = match how {
                 CompletedRequests::Kept => completion::peek(rt, *handle)?,
-                CompletedRequests::Completed if !completion::is_complete(rt, *handle)? => None,
-                CompletedRequests::Completed => Some(completion::wait(rt, handle)?),
+                CompletedRequests::Released if !completion::is_complete(rt, *handle)? => None,
+                CompletedRequests::Released => Some(completion::wait(rt, handle)?),
             };
             if let Some(outcome) = outcome {
                 failed = failed.or(failure(&outcome));
@@ -388,7 +388,7 @@ unsafe fn complete_or_report(
     }
     // SAFETY: MPI requires the program's arguments to be valid.
     unsafe {
-        if failed.is_none() && how == CompletedRequests::Completed {
+        if failed.is_none() && how == CompletedRequests::Released {
             arrays.restore_errors(&errors, completed);
         }
         outcount.write(if pending {
@@ -417,7 +417,7 @@ pub unsafe extern "C" fn MPI_Waitsome(
             complete_or_report(
                 rt,
                 &arrays,
-                CompletedRequests::Completed,
+                CompletedRequests::Released,
                 outcount,
                 array_of_indices,
             )
@@ -444,7 +444,7 @@ pub unsafe extern "C" fn MPI_Testsome(
         complete_or_report(
             rt,
             &arrays,
-            CompletedRequests::Completed,
+            CompletedRequests::Released,
             outcount,
             array_of_indices,
         )

@@ -56,7 +56,7 @@ impl PollingWait {
         Ok(())
     }
 
-    /// Waits for a control message that matches, and leaves it in the queue.
+    /// Waits for a control message that matches, and leaves the message in the queue.
     ///
     /// The call starts from its entry if the program is rolled back to a cut in this wait.
     fn for_message(
@@ -72,7 +72,7 @@ impl PollingWait {
     }
 }
 
-/// Receives control messages; the library makes progress.
+/// Receives control messages, and lets the library make progress.
 fn receive_messages(rt: &Runtime) -> Result<(), Rewound> {
     recovery::check_own(rt, rendezvous::receive_arrived(rt), EXCHANGE_FAILED)
 }
@@ -162,7 +162,8 @@ impl ConnectionSide {
             self.send_result(rt, found)?;
             found
         } else {
-            // Another root may have entered the next call already.
+            // The root of the next call on this communicator may have sent its result already, so
+            // the sender is compared.
             let root = self.members[self.root as usize];
             let matches = |from: Worker, message: &ConnectionMessage| {
                 let result_of = match message {
@@ -276,7 +277,8 @@ fn connect(rt: &Runtime, port: Option<(Worker, u64)>) -> Result<FoundPeer, Rewou
         *message == ConnectionMessage::ConnectAccepted { attempt }
     };
     let interval = rendezvous::board_poll_interval(rt, [owner]);
-    // A call that yields to other threads repeatedly polls each time.
+    // A call that yields to other threads is repeated from its entry, where its timer starts again.
+    // The repeated call therefore polls at once.
     let first = if earlier_attempt.is_some() {
         Duration::ZERO
     } else {
@@ -343,8 +345,8 @@ fn open(rt: &Runtime, port: u64) -> Outcome<()> {
 
 /// Connects the two ends of a socket.
 ///
-/// Both open a common port for the duration of the call; then the lower worker accepts the
-/// connection of the other.
+/// Both ends open a common port for the duration of the call. Then the worker with the lower number
+/// accepts the connection of the other one.
 fn connect_socket(rt: &Runtime, port: u64) -> Result<FoundPeer, Rewound> {
     let (me, thread) = (world::worker(rt), mpi_lock::current_block());
     let known = dynamic::get_mut(rt).progress_of(thread).join_peer;
@@ -361,8 +363,8 @@ fn connect_socket(rt: &Runtime, port: u64) -> Result<FoundPeer, Rewound> {
         Ok(other) => connect(rt, Some((other, port)))?,
         Err(rc) => Err(rc),
     };
-    // The ports are closed before either end returns, so the next call with this socket finds no
-    // port of this call.
+    // Each end closes its port before both create the communicator, so the next call with this
+    // socket finds no port of this call.
     dynamic::get_mut(rt).close(port);
     let published = change_board(rt, |_| {});
     Ok(found.and_then(|found| published.map(|()| found)))
@@ -373,7 +375,7 @@ fn port_of_socket(fd: c_int) -> Outcome<u64> {
     if fd < 0 {
         return Err(ERR_ARG);
     }
-    // SAFETY: a descriptor of the program, which is not closed here.
+    // SAFETY: the program owns the descriptor, which `ManuallyDrop` does not close.
     let socket = ManuallyDrop::new(unsafe { TcpStream::from_raw_fd(fd) });
     let ends = socket
         .local_addr()
@@ -432,7 +434,7 @@ pub unsafe extern "C" fn MPI_Comm_accept(
 ) -> c_int {
     let rt = runtime();
     let find = || accept(rt, port_of(port_name));
-    // SAFETY: the program's arguments are passed on.
+    // SAFETY: MPI requires the program's arguments to be valid.
     unsafe { construct(rt, Proc::MPI_Comm_accept, root, (comm, newcomm), find) }
 }
 
@@ -445,7 +447,7 @@ pub unsafe extern "C" fn MPI_Comm_connect(
 ) -> c_int {
     let rt = runtime();
     let find = || connect(rt, port_of(port_name));
-    // SAFETY: the program's arguments are passed on.
+    // SAFETY: MPI requires the program's arguments to be valid.
     unsafe { construct(rt, Proc::MPI_Comm_connect, root, (comm, newcomm), find) }
 }
 
@@ -456,6 +458,6 @@ pub unsafe extern "C" fn MPI_Comm_join(fd: c_int, intercomm: *mut VirtComm) -> c
         Err(rc) => Ok(Err(rc)),
     };
     let own = comm::self_handle(rt);
-    // SAFETY: the program's arguments are passed on.
+    // SAFETY: MPI requires the program's arguments to be valid.
     unsafe { construct(rt, Proc::MPI_Comm_join, 0, (own, intercomm), find) }
 }

@@ -42,7 +42,6 @@ pub unsafe extern "C" fn MPI_Request_c2f(request: VirtRequest) -> c_int {
     requests::index(rt, request).map_or(0, |index| FIRST_CREATED + index as c_int)
 }
 
-/// `MPI_Request_f2c`
 pub unsafe extern "C" fn MPI_Request_f2c(request: c_int) -> VirtRequest {
     let rt = runtime();
     if request >= FIRST_CREATED {
@@ -63,7 +62,6 @@ pub unsafe extern "C" fn MPI_File_c2f(fh: VirtFile) -> c_int {
     })
 }
 
-/// `MPI_File_f2c`
 pub unsafe extern "C" fn MPI_File_f2c(fh: c_int) -> VirtFile {
     let rt = runtime();
     let exists = |index| objects(rt).files.get(index).is_some();
@@ -93,12 +91,12 @@ pub unsafe extern "C" fn MPI_Abi_get_fortran_info(info: *mut VirtInfo) -> c_int 
     let null = hints::null_info(rt);
     let (mut known, mut rc) = (null, SUCCESS);
     if has_fortran_types() {
-        // SAFETY: an address for a handle, which belongs to the runtime then.
+        // SAFETY: the address of a local variable. The new info object belongs to the runtime.
         rc = unsafe { real::PMPI_Abi_get_fortran_info(&mut known) };
     }
     if rc == SUCCESS {
         let found = (known != null).then(|| info::adopt(rt, known));
-        // SAFETY: the program's address for the handle.
+        // SAFETY: MPI requires the program's address for the handle to be valid.
         unsafe { info.write(found.unwrap_or_else(|| info::null_handle(rt))) };
     }
     finish(rt, procedure, rc, None)
@@ -114,7 +112,7 @@ pub unsafe extern "C" fn MPI_Abi_get_fortran_booleans(
     if is_set.is_null() {
         return finish(rt, procedure, ERR_ARG, None);
     }
-    // SAFETY: the program's addresses are passed on, or get a truth value.
+    // SAFETY: MPI requires the program's arguments to be valid.
     let rc = unsafe {
         if has_fortran_types() {
             real::PMPI_Abi_get_fortran_booleans(logical_size, logical_true, logical_false, is_set)

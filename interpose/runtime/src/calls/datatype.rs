@@ -66,7 +66,7 @@ unsafe fn construct(
     }
     match datatype::create(rt, new, contained, counts) {
         Ok(handle) => {
-            // SAFETY: the program's address for the handle; null is excluded above.
+            // SAFETY: null is excluded above; MPI requires any other address to be valid.
             unsafe { *newtype = handle };
             SUCCESS
         }
@@ -141,7 +141,7 @@ pub(super) unsafe fn structure(
     types: *const VirtDatatype,
     newtype: *mut VirtDatatype,
 ) -> c_int {
-    // SAFETY: the program's arguments are passed on; the datatypes are real.
+    // SAFETY: MPI requires the program's arguments to be valid; the datatypes are real.
     unsafe {
         match array(types, count) {
             Ok(types) => construct(
@@ -172,7 +172,7 @@ pub unsafe extern "C" fn MPI_Type_create_struct_c(
     newtype: *mut VirtDatatype,
 ) -> c_int {
     let (rt, procedure) = (runtime(), Proc::MPI_Type_create_struct_c);
-    // SAFETY: the program's arguments are passed on; the datatypes are real.
+    // SAFETY: MPI requires the program's arguments to be valid; the datatypes are real.
     unsafe {
         match array(types, count) {
             Ok(types) => construct(
@@ -204,7 +204,7 @@ pub unsafe extern "C" fn MPI_Type_dup(oldtype: VirtDatatype, newtype: *mut VirtD
     if AttributedObject::Datatype(oldtype).defer_for_callbacks(rt) {
         return 0;
     }
-    // SAFETY: the program's arguments are passed on; the datatype is real.
+    // SAFETY: MPI requires the program's arguments to be valid; the datatype is real.
     let rc = unsafe {
         construct(
             rt,
@@ -217,11 +217,11 @@ pub unsafe extern "C" fn MPI_Type_dup(oldtype: VirtDatatype, newtype: *mut VirtD
     if rc != SUCCESS {
         return rc;
     }
-    // SAFETY: the program's address for the handle, just written.
+    // SAFETY: the constructor has just written to this address.
     let new = unsafe { *newtype };
     if let Err(rc) = attribute::copy_type(rt, oldtype, new) {
         datatype::free(rt, new);
-        // SAFETY: the program's address for the handle, just written.
+        // SAFETY: the constructor has just written to this address.
         unsafe { *newtype = datatype::null_handle(rt) };
         return handle_error(rt, procedure, rc, None);
     }
@@ -234,7 +234,7 @@ pub unsafe extern "C" fn MPI_Type_commit(datatype: *mut VirtDatatype) -> c_int {
     if datatype.is_null() {
         return handle_error(rt, procedure, ERR_TYPE, None);
     }
-    // SAFETY: the program's address of a handle.
+    // SAFETY: MPI requires the program's address of a handle to be valid.
     let handle = unsafe { *datatype };
     let mut real = real_datatype(rt, handle);
     if real.0.is_null() {
@@ -254,7 +254,7 @@ pub unsafe extern "C" fn MPI_Type_free(datatype: *mut VirtDatatype) -> c_int {
     if datatype.is_null() {
         return handle_error(rt, procedure, ERR_TYPE, None);
     }
-    // SAFETY: the program's address of a handle.
+    // SAFETY: MPI requires the program's address of a handle to be valid.
     let handle = unsafe { *datatype };
     if !datatype::may_free(rt, handle) {
         return handle_error(rt, procedure, ERR_TYPE, None);
@@ -267,7 +267,7 @@ pub unsafe extern "C" fn MPI_Type_free(datatype: *mut VirtDatatype) -> c_int {
         rc => rc,
     };
     if rc == SUCCESS {
-        // SAFETY: the program's address of a handle.
+        // SAFETY: MPI requires the program's address of a handle to be valid.
         unsafe { *datatype = datatype::null_handle(rt) };
     }
     finish(rt, procedure, rc, None)
@@ -305,7 +305,7 @@ unsafe fn contents(
     (integers, addresses, counts): (OutputArray<c_int>, OutputArray<i64>, OutputArray<i64>),
     (datatypes, max_datatypes): OutputArray<VirtDatatype>,
 ) -> Result<(), c_int> {
-    // SAFETY: the program's arrays, with their lengths, which `copy` checks.
+    // SAFETY: MPI requires the program's arrays to have these lengths, which `copy` checks.
     unsafe {
         copy(&recipe.integers, integers.0, integers.1)?;
         copy(&recipe.addresses, addresses.0, addresses.1)?;
@@ -317,7 +317,7 @@ unsafe fn contents(
     }
     for (n, &base) in recipe.contained.iter().enumerate() {
         let handle = datatype::duplicate_equal(rt, VirtDatatype(base as *mut _))?;
-        // SAFETY: the program's array is long enough.
+        // SAFETY: the length is checked above; MPI requires the program's array to have it.
         unsafe { datatypes.add(n).write(handle) };
     }
     Ok(())
@@ -345,7 +345,7 @@ pub unsafe extern "C" fn MPI_Type_get_contents(
         (addresses.cast(), max_addresses.into()),
         (std::ptr::null_mut(), 0),
     );
-    // SAFETY: the program's arrays of these lengths.
+    // SAFETY: MPI requires the program's arrays to have these lengths.
     match unsafe { contents(rt, &recipe, numbers, (datatypes, max_datatypes.into())) } {
         Ok(()) => SUCCESS,
         Err(rc) => handle_error(rt, procedure, rc, None),
@@ -372,7 +372,7 @@ pub unsafe extern "C" fn MPI_Type_get_contents_c(
         (addresses.cast(), max_addresses),
         (large_counts, max_large_counts),
     );
-    // SAFETY: the program's arrays of these lengths.
+    // SAFETY: MPI requires the program's arrays to have these lengths.
     match unsafe { contents(rt, &recipe, numbers, (datatypes, max_datatypes)) } {
         Ok(()) => SUCCESS,
         Err(rc) => handle_error(rt, procedure, rc, None),
@@ -397,7 +397,7 @@ pub unsafe extern "C" fn MPI_Type_match_size(
         if handle == datatype::null_handle(rt) {
             return handle_error(rt, procedure, ERR_ARG, None);
         }
-        // SAFETY: the program's address for the handle.
+        // SAFETY: MPI requires the program's address for the handle to be valid.
         unsafe { *datatype = handle };
     }
     finish(rt, procedure, rc, None)
@@ -408,7 +408,7 @@ pub unsafe extern "C" fn MPI_Type_set_name(
     type_name: *const c_char,
 ) -> c_int {
     let rt = runtime();
-    // SAFETY: the real library checks its arguments.
+    // SAFETY: MPI requires the program's arguments to be valid.
     let rc = unsafe { real::PMPI_Type_set_name(real_datatype(rt, datatype), type_name) };
     if rc == SUCCESS {
         datatype::set_name(rt, datatype);

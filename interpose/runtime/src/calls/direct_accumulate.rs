@@ -1,6 +1,7 @@
 //! Accumulate operations that this process applies itself to shared memory of a window.
 //!
-//! The functions return `None` for an operation that the library must apply.
+//! The library must apply an operation for which [`apply_directly`] or [`under_lock`] returns
+//! `None`.
 #![allow(unsafe_code)]
 
 use super::one_sided::start;
@@ -131,7 +132,8 @@ pub(super) unsafe fn add_to_recent(
         (target.rank, target.disp),
         result.map(|result| result.address),
     );
-    // SAFETY: the program's buffers, with one element each of the target's datatype.
+    // SAFETY: MPI requires the program's buffers to be valid; each has one element of the target's
+    // datatype.
     unsafe {
         window::recent_access::add(rt, win, location, target.datatype, origin.address, before)
     }
@@ -146,7 +148,7 @@ pub(super) fn apply_directly(
     win: VirtWin,
     operation: AccumulateOperation,
 ) -> Option<c_int> {
-    // SAFETY: the program passes valid buffers.
+    // SAFETY: MPI requires the program's buffers to be valid.
     if unsafe { add_to_recent(rt, win, operation) } {
         return Some(SUCCESS);
     }
@@ -181,7 +183,7 @@ pub(super) fn under_lock(
         return Some(ABANDONED);
     };
     fault::point("accumulate.half", copies::committed_epoch(rt));
-    // SAFETY: the program's buffers, and memory inside of the window.
+    // SAFETY: MPI requires the program's buffers to be valid; `memory` is inside of the window.
     let outcome = unsafe {
         let copied = result.map_or(Ok(()), |result| elements.copy(rt, memory, result));
         copied.and_then(|()| match change {
@@ -226,7 +228,7 @@ fn reach_recent(
 
 /// Returns the target's memory and its elements.
 ///
-/// `None` for an error or for an empty operation, which the library must report.
+/// `None` for an error, which the library must report, and for an empty operation.
 fn reach(
     rt: &Runtime,
     win: VirtWin,
@@ -245,7 +247,9 @@ fn reach(
     Some((elements, target.at(at)))
 }
 
-/// Implements [`start`] for an accumulate; a completed one gets a completed request.
+/// Implements [`start`] for an accumulate operation.
+///
+/// An operation that has been applied directly gets a completed request.
 ///
 /// # Safety
 /// As for [`start`].
@@ -269,7 +273,7 @@ pub(super) unsafe fn start_or_ended(
 
 /// Writes the request of a completed operation.
 fn write_completed_request(win: RealWin, request: &mut RealRequest) -> c_int {
-    // SAFETY: a put of zero bytes to MPI_PROC_NULL.
+    // SAFETY: a put of zero bytes to MPI_PROC_NULL accesses no memory.
     unsafe {
         real::PMPI_Rput(
             ptr::null(),

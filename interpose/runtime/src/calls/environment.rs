@@ -220,7 +220,9 @@ pub unsafe extern "C" fn MPI_Query_thread(provided: *mut c_int) -> c_int {
     SUCCESS
 }
 
-/// `MPI_Is_thread_main`: other threads are handled by [`from_another_thread`].
+/// `MPI_Is_thread_main`, in a thread that may enter the runtime.
+///
+/// [`from_another_thread`] answers all other threads.
 pub unsafe extern "C" fn MPI_Is_thread_main(flag: *mut c_int) -> c_int {
     // SAFETY: MPI requires the program's argument to be valid.
     unsafe { flag.write(c_int::from(!mpi_lock::is_other_thread())) };
@@ -244,9 +246,9 @@ pub unsafe extern "C" fn MPI_Get_library_version(
 /// Handles a call from a thread that may not enter the runtime.
 ///
 /// Such a call is made by another thread than the one that initialised MPI, or while another thread
-/// may be in MPI. This function runs on the caller's stack, with its first two arguments. Queries
-/// that any thread may make are answered from atomics and constants (MPI 4.1, 11.6.1). All other
-/// procedures are refused.
+/// may be in MPI. This function runs on the caller's stack, with the first two arguments of the
+/// call. Queries that any thread may make are answered from atomics and constants (MPI 4.1,
+/// 11.6.1). All other procedures end the process.
 ///
 /// # Safety
 /// The arguments must be those of the slot's procedure.

@@ -111,7 +111,7 @@ pub(super) unsafe fn create<H: HasErrhandler>(
         return handle_error(rt, procedure, ERR_ARG, None);
     };
     let function = function as usize as u64;
-    // SAFETY: the program's address for the handle; null is excluded above.
+    // SAFETY: null is excluded above; MPI requires any other address to be valid.
     unsafe { *errhandler = errhandler::create(rt, H::KIND, function) };
     SUCCESS
 }
@@ -140,7 +140,7 @@ pub(super) unsafe fn get(
         if errhandler.is_null() {
             return ERR_ARG;
         }
-        // SAFETY: the program's address for the handle; null is excluded above.
+        // SAFETY: null is excluded above; MPI requires any other address to be valid.
         unsafe { *errhandler = object.get(rt) };
         SUCCESS
     })
@@ -165,10 +165,10 @@ pub unsafe extern "C" fn MPI_Errhandler_free(errhandler: *mut VirtErrhandler) ->
     if errhandler.is_null() {
         return handle_error(rt, procedure, ERR_ARG, None);
     }
-    // SAFETY: the program's address of a handle.
+    // SAFETY: MPI requires the program's address of a handle to be valid.
     let rc = errhandler::free(rt, unsafe { *errhandler });
     if rc == SUCCESS {
-        // SAFETY: the program's address of a handle.
+        // SAFETY: MPI requires the program's address of a handle to be valid.
         unsafe { *errhandler = errhandler::null_handle(rt) };
     }
     finish(rt, procedure, rc, None)
@@ -205,7 +205,7 @@ pub unsafe extern "C" fn MPI_Add_error_string(errorcode: c_int, string: *const c
     if string.is_null() {
         return handle_error(rt, procedure, ERR_ARG, None);
     }
-    // SAFETY: a C string of the program.
+    // SAFETY: MPI requires the program to pass a C string.
     let mut text = unsafe { CStr::from_ptr(string) }.to_bytes();
     let max_length = limit("MPI_MAX_ERROR_STRING") - 1;
     if is_foreign_abi() {
@@ -242,7 +242,7 @@ pub unsafe extern "C" fn MPI_Error_class(errorcode: c_int, errorclass: *mut c_in
         unsafe { *errorclass = class };
         return SUCCESS;
     }
-    // SAFETY: the real library checks its arguments.
+    // SAFETY: MPI requires the program's arguments to be valid.
     let rc = unsafe { real::PMPI_Error_class(errorcode, errorclass) };
     finish(rt, Proc::MPI_Error_class, rc, None)
 }
@@ -259,14 +259,14 @@ pub unsafe extern "C" fn MPI_Error_string(
         if string.is_null() || resultlen.is_null() {
             return handle_error(rt, Proc::MPI_Error_string, ERR_ARG, None);
         }
-        // SAFETY: the program's array of MPI_MAX_ERROR_STRING characters; the text is shorter.
+        // SAFETY: MPI requires room for MPI_MAX_ERROR_STRING characters; the text is shorter.
         unsafe {
             put_text(string, &text);
             *resultlen = text.len() as c_int;
         }
         return SUCCESS;
     }
-    // SAFETY: the program's arguments are passed on.
+    // SAFETY: MPI requires the program's arguments to be valid.
     let rc = unsafe { real::PMPI_Error_string(errorcode, string, resultlen) };
     finish(rt, Proc::MPI_Error_string, rc, None)
 }

@@ -15,9 +15,10 @@
 //!   file_failure    errors, and common functions
 //! ```
 //!
-//! Apart from the shared pointer, data access needs no other process: in a collective each process
-//! accesses the file itself. Non-blocking accesses are complete when the procedure returns, so no
-//! access is in flight at a cut. The undo log records data before they are overwritten.
+//! Apart from the shared pointer and a barrier after collective writes, data access needs no other
+//! process: in a collective each process accesses the file itself. Non-blocking accesses are
+//! complete when the procedure returns, so no access is in flight at a cut. The undo log records
+//! data before they are overwritten.
 #![allow(non_snake_case, clippy::missing_safety_doc)]
 
 mod access;

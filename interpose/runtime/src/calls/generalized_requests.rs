@@ -39,7 +39,7 @@ pub unsafe extern "C" fn MPI_Grequest_start(
         RequestState::Open,
         none,
     );
-    // SAFETY: the program's address for the handle.
+    // SAFETY: MPI requires the program's address for the handle to be valid.
     unsafe { request.write(handle) };
     SUCCESS
 }

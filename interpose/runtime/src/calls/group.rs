@@ -30,7 +30,7 @@ unsafe fn constructed(
     }
     match members.and_then(|members| group::create(rt, members, session)) {
         Ok(handle) => {
-            // SAFETY: the program's address for the handle; null is excluded above.
+            // SAFETY: null is excluded above; MPI requires any other address to be valid.
             unsafe { *newgroup = handle };
             SUCCESS
         }
@@ -85,7 +85,7 @@ unsafe fn finish_query(
     match answer {
         Ok(_) if result.is_null() => handle_error(rt, procedure, ERR_ARG, None),
         Ok(answer) => {
-            // SAFETY: the program's address for the answer; null is excluded above.
+            // SAFETY: null is excluded above; MPI requires any other address to be valid.
             unsafe { *result = answer };
             SUCCESS
         }
@@ -96,7 +96,7 @@ unsafe fn finish_query(
 pub unsafe extern "C" fn MPI_Group_size(group: VirtGroup, size: *mut c_int) -> c_int {
     let rt = runtime();
     let answer = members_of(rt, group).map(|members| members.len() as c_int);
-    // SAFETY: the program's address for the result.
+    // SAFETY: MPI requires the program's address for the result to be valid.
     unsafe { finish_query(rt, Proc::MPI_Group_size, size, answer) }
 }
 
@@ -106,7 +106,7 @@ pub unsafe extern "C" fn MPI_Group_rank(group: VirtGroup, rank: *mut c_int) -> c
     let own_rank = |members: Vec<Worker>| members.iter().position(|&member| member == me);
     let answer = members_of(rt, group)
         .map(|members| own_rank(members).map_or(UNDEFINED, |rank| rank as c_int));
-    // SAFETY: the program's address for the result.
+    // SAFETY: MPI requires the program's address for the result to be valid.
     unsafe { finish_query(rt, Proc::MPI_Group_rank, rank, answer) }
 }
 
@@ -118,7 +118,7 @@ pub unsafe extern "C" fn MPI_Group_compare(
     let rt = runtime();
     let answer = members_of(rt, group1)
         .and_then(|first| Ok(group::compare(&first, &members_of(rt, group2)?) as c_int));
-    // SAFETY: the program's address for the result.
+    // SAFETY: MPI requires the program's address for the result to be valid.
     unsafe { finish_query(rt, Proc::MPI_Group_compare, result, answer) }
 }
 
@@ -131,7 +131,7 @@ pub unsafe extern "C" fn MPI_Group_translate_ranks(
 ) -> c_int {
     let rt = runtime();
     let translated = members_of(rt, group1).and_then(|first| {
-        // SAFETY: the program's array of `n` ranks.
+        // SAFETY: MPI requires the program's array to have `n` ranks.
         let ranks = unsafe { array(ranks1, n)? };
         group::translate(&first, ranks, &members_of(rt, group2)?)
     });
@@ -140,7 +140,7 @@ pub unsafe extern "C" fn MPI_Group_translate_ranks(
             handle_error(rt, Proc::MPI_Group_translate_ranks, ERR_ARG, None)
         }
         Ok(ranks) => {
-            // SAFETY: the program's array of this length, which may be the first one.
+            // SAFETY: null is excluded above; MPI requires the program's array to have this length.
             unsafe { ranks2.copy_from_nonoverlapping(ranks.as_ptr(), ranks.len()) };
             SUCCESS
         }
@@ -163,7 +163,7 @@ pub(super) unsafe fn select(
     ranks: *const c_int,
     newgroup: *mut VirtGroup,
 ) -> c_int {
-    // SAFETY: the program's array and its address for the handle.
+    // SAFETY: MPI requires the program's array and address to be valid.
     unsafe {
         let members =
             members_of(rt, group).and_then(|members| selection(&members, array(ranks, n)?));
@@ -190,7 +190,7 @@ pub(super) unsafe fn select_ranges(
     ranges: *const [c_int; 3],
     newgroup: *mut VirtGroup,
 ) -> c_int {
-    // SAFETY: the program's array and its address for the handle.
+    // SAFETY: MPI requires the program's array and address to be valid.
     unsafe {
         let members = members_of(rt, group).and_then(|members| {
             let ranks = group::expand(array(ranges, n)?, members.len())?;
@@ -215,7 +215,7 @@ pub(super) unsafe fn combine(
 ) -> c_int {
     let members =
         members_of(rt, group1).and_then(|first| Ok(operation(&first, &members_of(rt, group2)?)));
-    // SAFETY: the program's address for the handle.
+    // SAFETY: MPI requires the program's address for the handle to be valid.
     unsafe {
         constructed(
             rt,
@@ -234,7 +234,7 @@ pub unsafe extern "C" fn MPI_Group_free(group: *mut VirtGroup) -> c_int {
     if group.is_null() {
         return handle_error(rt, procedure, ERR_ARG, None);
     }
-    // SAFETY: the program's address of a handle.
+    // SAFETY: MPI requires the program's address of a handle to be valid.
     let handle = unsafe { *group };
     let rc = if handle == group::empty_handle(rt) {
         SUCCESS
@@ -244,7 +244,7 @@ pub unsafe extern "C" fn MPI_Group_free(group: *mut VirtGroup) -> c_int {
     if rc != SUCCESS {
         return handle_error(rt, procedure, rc, None);
     }
-    // SAFETY: the program's address of a handle.
+    // SAFETY: MPI requires the program's address of a handle to be valid.
     unsafe { *group = group::null_handle(rt) };
     SUCCESS
 }

@@ -28,7 +28,7 @@ pub(super) unsafe fn construct(
     let mut new = hints::null_info(rt);
     let rc = real(&mut new);
     if rc == SUCCESS {
-        // SAFETY: the program's address for the handle; null is excluded above.
+        // SAFETY: null is excluded above; MPI requires any other address to be valid.
         unsafe { *info = info::adopt(rt, new) };
     }
     finish(rt, procedure, rc, None)
@@ -40,12 +40,12 @@ pub unsafe extern "C" fn MPI_Info_set(
     value: *const c_char,
 ) -> c_int {
     let rt = runtime();
-    // SAFETY: the real library checks its arguments.
+    // SAFETY: MPI requires the program's arguments to be valid.
     let rc = unsafe { real::PMPI_Info_set(real_info(rt, info), key, value) };
     if rc == SUCCESS
         && let Some(mut entry) = info::get_mut(rt, info)
     {
-        // SAFETY: C strings of the program, which the real library has accepted.
+        // SAFETY: MPI requires the program to pass C strings, and the library has accepted them.
         unsafe {
             entry.set(
                 CStr::from_ptr(key).to_bytes(),
@@ -58,12 +58,12 @@ pub unsafe extern "C" fn MPI_Info_set(
 
 pub unsafe extern "C" fn MPI_Info_delete(info: VirtInfo, key: *const c_char) -> c_int {
     let rt = runtime();
-    // SAFETY: the real library checks its arguments.
+    // SAFETY: MPI requires the program's arguments to be valid.
     let rc = unsafe { real::PMPI_Info_delete(real_info(rt, info), key) };
     if rc == SUCCESS
         && let Some(mut entry) = info::get_mut(rt, info)
     {
-        // SAFETY: a C string of the program, which the real library has accepted.
+        // SAFETY: MPI requires the program to pass a C string, and the library has accepted it.
         unsafe { entry.delete(CStr::from_ptr(key).to_bytes()) };
     }
     finish(rt, Proc::MPI_Info_delete, rc, None)
@@ -75,10 +75,10 @@ pub unsafe extern "C" fn MPI_Info_free(info: *mut VirtInfo) -> c_int {
     if info.is_null() {
         return handle_error(rt, procedure, ERR_INFO, None);
     }
-    // SAFETY: the program's address of a handle.
+    // SAFETY: MPI requires the program's address of a handle to be valid.
     let rc = info::free(rt, unsafe { *info });
     if rc == SUCCESS {
-        // SAFETY: the program's address of a handle.
+        // SAFETY: MPI requires the program's address of a handle to be valid.
         unsafe { *info = info::null_handle(rt) };
     }
     finish(rt, procedure, rc, None)

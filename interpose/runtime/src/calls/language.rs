@@ -23,6 +23,7 @@ pub fn begin() {
     );
 }
 
+/// `MPII_Keyval_set_proxy(key, copy, delete)`
 unsafe extern "C" fn keyval_proxy(key: c_int, copy: u64, delete: u64) -> c_int {
     let key = abi::integer_from_program(Domain::Keyval, key);
     objects_mut(runtime())

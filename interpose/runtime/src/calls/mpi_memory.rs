@@ -34,11 +34,11 @@ pub(super) fn buffered_send(rt: &Runtime, message: &MessageArguments) -> Result<
             real_datatype(rt, message.datatype()),
         );
         let (to, tag, comm) = (message.peer, message.tag, real_comm(rt, message.comm()));
-        // SAFETY: the program's buffer, from which no data are read.
+        // SAFETY: a send to MPI_PROC_NULL reads no data from the program's buffer.
         let rc = unsafe { real::PMPI_Send(from, message.count, datatype, to, tag, comm) };
         return recovery::check(rt, rc);
     }
-    // SAFETY: the program's buffer, with its count and datatype.
+    // SAFETY: MPI requires the program's buffer to have this count and datatype.
     let (packed, bytes) = match unsafe { pack(rt, message, message.peer) } {
         Ok(packed) => packed,
         Err(rc) => return Ok(rc),

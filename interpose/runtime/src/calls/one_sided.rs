@@ -1,6 +1,7 @@
 //! Put and Get on windows, and operations with requests (MPI 4.1, 12.3).
 //!
-//! This process executes Put and Get itself if it has the target's memory mapped.
+//! This process executes Put and Get of predefined datatypes itself if it has the target's memory
+//! mapped. The library executes all other operations.
 #![allow(
     unsafe_code,
     non_snake_case,
@@ -45,7 +46,7 @@ pub(super) unsafe fn start(
         window::passive::start_in_epochs(rt, win, |real| operation(real, &mut new))
     );
     if rc == SUCCESS {
-        // SAFETY: the program's address for the request; null is excluded above.
+        // SAFETY: null is excluded above; MPI requires any other address to be valid.
         unsafe {
             request.write(requests::add(
                 rt,
@@ -80,7 +81,9 @@ pub(super) fn finish(
     finish_win(rt, procedure, rc, win)
 }
 
-/// Returns the number of bytes of elements that have no gaps in memory.
+/// Returns the number of bytes of elements of a predefined datatype without gaps.
+///
+/// `None` for other datatypes and for an invalid count.
 fn bytes_of(rt: &Runtime, count: c_int, datatype: VirtDatatype) -> Option<u64> {
     if !datatype::is_predefined(rt, datatype) {
         return None;
@@ -164,13 +167,13 @@ macro_rules! transfers {
             if let Some((memory, bytes)) =
                 mapped_target(rt, win, (target_rank, target_disp), origin, target)
             {
-                // SAFETY: the program's buffer, and memory inside of the window.
+                // SAFETY: MPI requires a valid buffer; `memory` is inside of the window.
                 unsafe { $copy(origin_addr, memory, bytes) };
                 return SUCCESS;
             }
             let real_type = |datatype| real_datatype(rt, datatype);
             let [origin, target] = [origin_datatype, target_datatype].map(real_type);
-            // SAFETY: the program's arguments are passed on.
+            // SAFETY: MPI requires the program's arguments to be valid.
             finish(rt, Proc::$name, win, None, |win| unsafe {
                 real::$real(
                     origin_addr, origin_count, origin, target_rank, target_disp, target_count,
@@ -188,7 +191,7 @@ macro_rules! transfers {
             let rt = $crate::calls::runtime();
             let real_type = |datatype| real_datatype(rt, datatype);
             let [origin, target] = [origin_datatype, target_datatype].map(real_type);
-            // SAFETY: the program's arguments are passed on.
+            // SAFETY: MPI requires the program's arguments to be valid.
             unsafe {
                 start(rt, Proc::$rname, win, request, |win, new| {
                     real::$rreal(

@@ -32,7 +32,7 @@ pub(super) unsafe fn create(
     let is_large = procedure == Proc::MPI_Op_create_c;
     match op::create(rt, function as usize as u64, commute != 0, is_large) {
         Ok(handle) => {
-            // SAFETY: the program's address for the handle.
+            // SAFETY: MPI requires the program's address for the handle to be valid.
             unsafe { *op = handle };
             SUCCESS
         }
@@ -63,10 +63,10 @@ pub unsafe extern "C" fn MPI_Op_free(op: *mut VirtOp) -> c_int {
     if op.is_null() {
         return handle_error(rt, procedure, ERR_OP, None);
     }
-    // SAFETY: the program's address of a handle.
+    // SAFETY: MPI requires the program's address of a handle to be valid.
     let rc = op::free(rt, unsafe { *op });
     if rc == SUCCESS {
-        // SAFETY: the program's address of a handle.
+        // SAFETY: MPI requires the program's address of a handle to be valid.
         unsafe { *op = op::null_handle(rt) };
     }
     finish(rt, procedure, rc, None)
@@ -89,7 +89,7 @@ macro_rules! reduce_local {
             if real_datatype.0.is_null() {
                 return handle_error(rt, Proc::$name, crate::errors::ERR_TYPE, None);
             }
-            // SAFETY: the program's arguments are passed on.
+            // SAFETY: MPI requires the program's arguments to be valid.
             let rc = unsafe { real::$real(inbuf, inoutbuf, count, real_datatype, real_op) };
             finish(rt, Proc::$name, rc, None)
         }

@@ -72,7 +72,7 @@ unsafe fn init(
             (Some(_), true) => share,
             (Some(_), false) => share.wrapping_neg(),
         };
-        // SAFETY: the program's address for the handle.
+        // SAFETY: MPI requires the program's address for the handle to be valid.
         unsafe { enter_recorded(rt, recipe, real, library_data, request) };
     }
     finish(rt, procedure, rc, Some(comm))

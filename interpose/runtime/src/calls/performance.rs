@@ -143,7 +143,7 @@ fn call_with_handle(
 /// Calls a procedure with one handle, or with all handles of a session.
 ///
 /// With [`ALL`], handles for which the procedure is not allowed are skipped. The constant is never
-/// passed to the library: MPICH would use that of the standard ABI as an address.
+/// passed to the library: MPICH would use the constant of the standard ABI as an address.
 fn call_with_handles(
     rt: &Runtime,
     session: *mut c_void,
@@ -185,14 +185,14 @@ fn record_started(rt: &Runtime, session: *mut c_void, handle: *mut c_void, start
 
 macro_rules! pvars {
     ($($name:ident, $real:ident($($argument:ident: $type:ty)?) $with:ident
-        $(notes $started:literal)?;)*) => {$(
+        $(records $started:literal)?;)*) => {$(
         #[doc = concat!("`", stringify!($name), "`")]
         pub unsafe extern "C" fn $name(
             session: *mut c_void, handle: *mut c_void $(, $argument: $type)?
         ) -> c_int {
             let rt = $crate::calls::runtime();
             returned($with(rt, session, handle, |real_session, real| {
-                // SAFETY: handles of the library, and the program's buffer.
+                // SAFETY: handles of the library; MPI requires the program's buffer to be valid.
                 unsafe { real::$real(real_session, real $(, $argument)?) }
             }).inspect(|()| { $(record_started(rt, session, handle, $started);)? }))
         }
@@ -200,8 +200,8 @@ macro_rules! pvars {
 }
 
 pvars! {
-    MPI_T_pvar_start, PMPI_T_pvar_start() call_with_handles notes true;
-    MPI_T_pvar_stop, PMPI_T_pvar_stop() call_with_handles notes false;
+    MPI_T_pvar_start, PMPI_T_pvar_start() call_with_handles records true;
+    MPI_T_pvar_stop, PMPI_T_pvar_stop() call_with_handles records false;
     MPI_T_pvar_read, PMPI_T_pvar_read(buf: *mut c_void) call_with_handle;
     MPI_T_pvar_write, PMPI_T_pvar_write(buf: *const c_void) call_with_handle;
     MPI_T_pvar_reset, PMPI_T_pvar_reset() call_with_handles;

@@ -30,7 +30,8 @@ macro_rules! persistent_sends {
             let rt = $crate::calls::runtime();
             let arguments = message_arguments(buf.cast_mut(), count, datatype, dest, tag, comm);
             init_persistent(
-                rt, Proc::$name, RequestKind::PersistentSend(SendMode::$mode, arguments), comm, request
+                rt, Proc::$name, RequestKind::PersistentSend(SendMode::$mode, arguments), comm,
+                request
             )
         }
     )*};
@@ -65,8 +66,8 @@ fn start(rt: &Runtime, handle: VirtRequest) -> Result<c_int, Rewound> {
 
 /// Starts a request that the fast path cannot start.
 ///
-/// The message may have been drained, the request may be a collective or a partitioned message, or
-/// it may be a buffered send, which has no real request.
+/// The message may have been drained. The request may be a collective, a partitioned message, or a
+/// buffered send, which has no real request.
 #[inline(never)]
 fn start_with_record(rt: &Runtime, handle: VirtRequest) -> Result<c_int, Rewound> {
     let Some(index) = requests::index(rt, handle).filter(|&index| requests::is_inactive(rt, index))
@@ -100,7 +101,7 @@ pub unsafe extern "C" fn MPI_Start(request: *mut VirtRequest) -> c_int {
 pub unsafe extern "C" fn MPI_Startall(count: c_int, array_of_requests: *mut VirtRequest) -> c_int {
     let rt = runtime();
     for index in 0..count.max(0) as usize {
-        // SAFETY: the program's array of `count` requests.
+        // SAFETY: MPI requires the program's array to have `count` requests.
         let rc = outcome!(start(rt, unsafe { *array_of_requests.add(index) }));
         if rc != SUCCESS {
             return finish(rt, Proc::MPI_Startall, rc, None);

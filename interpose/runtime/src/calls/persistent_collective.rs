@@ -46,7 +46,7 @@ pub fn is_root(rt: &Runtime, comm: VirtComm, root: c_int) -> bool {
 ///
 /// No cut is taken before all participants have created the request: the creation counts as a
 /// started operation. A participant alone could not recreate the request after a rollback, since
-/// the library exchanges messages about it.
+/// the library exchanges messages about the request.
 ///
 /// # Safety
 /// `request` is the program's address for the handle.
@@ -60,7 +60,7 @@ pub(super) unsafe fn enter_recorded(
     recipe.remove_hints(rt);
     requests::count_started(rt, recipe.share);
     let handle = requests::add_recorded(rt, recipe, real, library_data);
-    // SAFETY: the program's address for the handle.
+    // SAFETY: MPI requires the program's address for the handle to be valid.
     unsafe { request.write(handle) };
 }
 
@@ -94,7 +94,7 @@ pub unsafe fn init_collective(
         if let Some(mut comm) = comm::get_mut(rt, comm) {
             comm.derived_numbers = identity.1;
         }
-        // SAFETY: the program's address for the handle.
+        // SAFETY: MPI requires the program's address for the handle to be valid.
         unsafe { enter_recorded(rt, recipe, real, library_data, request) };
     }
     finish(rt, procedure, rc, Some(comm))

@@ -1,8 +1,9 @@
 //! Point-to-point communication (MPI 4.1, chapter 3).
 //!
-//! A blocking procedure calls the library's blocking procedure, unless a checkpoint is under way or
-//! workers agree on one. Then it starts the non-blocking variant with a recorded request (see
-//! `requests`) and polls, so that each poll also advances the checkpoint. A cut may be taken
+//! A blocking procedure calls the library's blocking procedure, unless a work flag is set, for
+//! example because a checkpoint is under way or workers agree on a cut. The procedure then starts
+//! the non-blocking variant with a recorded request (see `requests`) and polls, so that each poll
+//! also advances the checkpoint. A cut may be taken
 //! between two polls: the repeated call then finds the requests that it has started.
 #![allow(
     unsafe_code,
@@ -61,7 +62,7 @@ unsafe fn send(
     if !work_flags::is_any_set() {
         let real_type = real_datatype(rt, datatype);
         arch::mark_blocking_wait();
-        // SAFETY: the program's arguments are passed on.
+        // SAFETY: MPI requires the program's arguments to be valid.
         let rc = unsafe { blocking(buf, count, real_type, dest, tag, real_comm(rt, comm)) };
         if rc == SUCCESS {
             requests::count_sent(rt, comm, (dest, tag));
@@ -69,7 +70,7 @@ unsafe fn send(
         }
         return failed(rt, procedure, rc, comm);
     }
-    // SAFETY: the program's arguments are passed on.
+    // SAFETY: MPI requires the program's arguments to be valid.
     unsafe { send_with_record(rt, procedure, nonblocking, message) }
 }
 
@@ -82,7 +83,7 @@ pub(super) fn failed(rt: &Runtime, procedure: Proc, rc: c_int, comm: VirtComm) -
 
 /// Sends a message with a recorded request.
 ///
-/// Used while a checkpoint is under way, or while workers agree on a checkpoint.
+/// Used while a work flag is set.
 #[inline(never)]
 unsafe fn send_with_record(
     rt: &Runtime,
@@ -92,13 +93,12 @@ unsafe fn send_with_record(
 ) -> c_int {
     let (buf, count, datatype, dest, tag, comm) = message;
     let (real_type, real_comm) = (real_datatype(rt, datatype), real_comm(rt, comm));
-    // SAFETY: the program's arguments are passed on.
     let mut handle = match requests::resume(rt) {
         Some([Some(send), _]) => send,
         _ => {
             outcome!(cut::here(rt));
             let mut request = RealRequest(std::ptr::null_mut());
-            // SAFETY: the program's arguments are passed on.
+            // SAFETY: MPI requires the program's arguments to be valid.
             let rc = attempt!(rt, unsafe {
                 nonblocking(buf, count, real_type, dest, tag, real_comm, &mut request)
             });
@@ -125,7 +125,7 @@ unsafe fn isend(
     handle: *mut VirtRequest,
 ) -> c_int {
     let mut request = RealRequest(std::ptr::null_mut());
-    // SAFETY: the program's arguments are passed on.
+    // SAFETY: MPI requires the program's arguments to be valid.
     unsafe {
         let real_type = real_datatype(rt, datatype);
         let rc = nonblocking(
@@ -154,7 +154,7 @@ macro_rules! sends {
             comm: VirtComm,
         ) -> c_int {
             let rt = $crate::calls::runtime();
-            // SAFETY: the program's arguments are passed on.
+            // SAFETY: MPI requires the program's arguments to be valid.
             unsafe {
                 send(
                     rt, Proc::$name, real::$real, real::$ireal,
@@ -168,7 +168,7 @@ macro_rules! sends {
             comm: VirtComm, request: *mut VirtRequest,
         ) -> c_int {
             let rt = $crate::calls::runtime();
-            // SAFETY: the program's arguments are passed on.
+            // SAFETY: MPI requires the program's arguments to be valid.
             unsafe {
                 isend(
                     rt, Proc::$iname, real::$ireal, (buf, count, datatype, dest, tag, comm), request

@@ -39,7 +39,7 @@ pub(super) fn port_of(name: *const c_char) -> Option<(Worker, u64)> {
     if name.is_null() {
         return None;
     }
-    // SAFETY: a C string of the program.
+    // SAFETY: MPI requires the program to pass a C string.
     let name = unsafe { CStr::from_ptr(name) }.to_str().ok()?;
     let (worker, number) = name.strip_prefix(PREFIX)?.split_once(':')?;
     Some((
@@ -78,7 +78,7 @@ pub unsafe extern "C" fn MPI_Open_port(_info: VirtInfo, port_name: *mut c_char) 
     });
     if opened.is_ok() {
         let name = format!("{PREFIX}{}:{number:x}", world::worker(rt).0);
-        // SAFETY: the program's address for the name, with MPI_MAX_PORT_NAME characters.
+        // SAFETY: MPI requires room for MPI_MAX_PORT_NAME characters; the name is shorter.
         unsafe { put_text(port_name, name.as_bytes()) };
     }
     finish(rt, procedure, opened)
@@ -96,12 +96,12 @@ pub unsafe extern "C" fn MPI_Close_port(port_name: *const c_char) -> c_int {
     finish(rt, Proc::MPI_Close_port, closed)
 }
 
-/// Returns the name of a service.
-fn service(name: *const c_char) -> Outcome<Vec<u8>> {
+/// Returns a name that the program passes: of a service, or of a port.
+fn name_bytes(name: *const c_char) -> Outcome<Vec<u8>> {
     if name.is_null() {
         return Err(ERR_ARG);
     }
-    // SAFETY: a C string of the program.
+    // SAFETY: MPI requires the program to pass a C string.
     Ok(unsafe { CStr::from_ptr(name) }.to_bytes().to_vec())
 }
 
@@ -122,8 +122,8 @@ pub unsafe extern "C" fn MPI_Publish_name(
     port_name: *const c_char,
 ) -> c_int {
     let rt = runtime();
-    let published = service(service_name).and_then(|name| {
-        let port = service(port_name)?;
+    let published = name_bytes(service_name).and_then(|name| {
+        let port = name_bytes(port_name)?;
         match find(rt, &name)? {
             Some(_) => Err(ERR_SERVICE),
             None => change_board(rt, |board| {
@@ -140,7 +140,7 @@ pub unsafe extern "C" fn MPI_Unpublish_name(
     _port_name: *const c_char,
 ) -> c_int {
     let rt = runtime();
-    let unpublished = service(service_name).and_then(|name| {
+    let unpublished = name_bytes(service_name).and_then(|name| {
         if !dynamic::get(rt).board.names.contains_key(&name) {
             return Err(ERR_SERVICE);
         }
@@ -158,13 +158,12 @@ pub unsafe extern "C" fn MPI_Lookup_name(
 ) -> c_int {
     let rt = runtime();
     outcome!(cut::here(rt));
-    let found = service(service_name).and_then(|name| {
+    let found = name_bytes(service_name).and_then(|name| {
         if port_name.is_null() {
             return Err(ERR_ARG);
         }
         let port = find(rt, &name)?.ok_or(ERR_NAME)?;
-        // SAFETY: the program's address for the name. The published name fits, since it is that of
-        // a port.
+        // SAFETY: MPI requires room for a port's name, which the published name is.
         unsafe { put_text(port_name, &port) };
         Ok(())
     });

@@ -222,7 +222,7 @@ fn imrecv(
         }
         Some(MatchedLocation::Real(mut matched, comm, status)) => {
             let mut request = RealRequest(std::ptr::null_mut());
-            // SAFETY: a matched message and the program's buffer.
+            // SAFETY: a matched message; MPI requires the program's buffer to be valid.
             let rc = unsafe {
                 real::PMPI_Imrecv(
                     buf,

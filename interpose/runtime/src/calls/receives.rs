@@ -34,7 +34,7 @@ pub unsafe extern "C" fn MPI_Recv(
         let real_type = real_datatype(rt, datatype);
         let mut received_status = requests::EMPTY_STATUS;
         arch::mark_blocking_wait();
-        // SAFETY: the program's arguments are passed on.
+        // SAFETY: MPI requires the program's arguments to be valid.
         let rc = unsafe {
             real::PMPI_Recv(
                 buf,
@@ -52,12 +52,12 @@ pub unsafe extern "C" fn MPI_Recv(
             unsafe { put_status(status, received_status) };
             return SUCCESS;
         }
-        // SAFETY: the program's arguments are passed on.
+        // SAFETY: MPI requires the program's arguments to be valid.
         return unsafe {
             finish_failed_receive(rt, Proc::MPI_Recv, rc, received_status, comm, status)
         };
     }
-    // SAFETY: the program's arguments are passed on.
+    // SAFETY: MPI requires the program's arguments to be valid.
     unsafe {
         receive_with_record(
             rt,
@@ -84,14 +84,14 @@ pub(super) unsafe fn finish_failed_receive(
     if received_status.source != understudy_mpi::real_types::ANY_SOURCE {
         completion::count_received(rt, comm, &received_status);
     }
-    // SAFETY: the program's address for the status, or null.
+    // SAFETY: MPI requires the program's address for the status to be valid or null.
     unsafe { put_status(status, received_status) };
     finish(rt, procedure, rc, Some(comm))
 }
 
 /// Receives a message with a recorded request.
 ///
-/// Used while a checkpoint is under way, and while a drained message may exist.
+/// Used while a work flag is set, and while a drained message may exist.
 #[inline(never)]
 unsafe fn receive_with_record(
     rt: &Runtime,
@@ -116,7 +116,7 @@ unsafe fn receive_with_record(
         rt
     )));
     requests::clear_call(rt);
-    // SAFETY: the program's address for the status, or null.
+    // SAFETY: MPI requires the program's address for the status to be valid or null.
     unsafe { put_status(status, completed.status) };
     finish(rt, Proc::MPI_Recv, completed.rc, Some(comm))
 }
@@ -132,7 +132,7 @@ pub unsafe extern "C" fn MPI_Irecv(
 ) -> c_int {
     let rt = runtime();
     if drained::has_any() {
-        // SAFETY: the program's arguments are passed on.
+        // SAFETY: MPI requires the program's arguments to be valid.
         return unsafe {
             receive_possibly_drained(
                 rt,
@@ -142,7 +142,7 @@ pub unsafe extern "C" fn MPI_Irecv(
         };
     }
     let mut new = RealRequest(std::ptr::null_mut());
-    // SAFETY: the program's arguments are passed on.
+    // SAFETY: MPI requires the program's arguments to be valid.
     unsafe {
         let real_type = real_datatype(rt, datatype);
         let rc = real::PMPI_Irecv(
@@ -178,7 +178,7 @@ unsafe fn receive_possibly_drained(
     let (state, real_request, rc) = posting::receive(rt, message_arguments);
     let rc = attempt!(rt, rc);
     if rc == SUCCESS {
-        // SAFETY: the program's address for the request.
+        // SAFETY: MPI requires the program's address for the request to be valid.
         unsafe {
             request.write(requests::add_receive(
                 rt,

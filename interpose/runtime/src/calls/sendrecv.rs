@@ -39,7 +39,7 @@ pub unsafe extern "C" fn MPI_Sendrecv(
         let (send_type, receive_type) = (real_datatype(rt, sendtype), real_datatype(rt, recvtype));
         let mut received_status = requests::EMPTY_STATUS;
         arch::mark_blocking_wait();
-        // SAFETY: the program's arguments are passed on.
+        // SAFETY: MPI requires the program's arguments to be valid.
         let rc = unsafe {
             real::PMPI_Sendrecv(
                 sendbuf,
@@ -61,26 +61,25 @@ pub unsafe extern "C" fn MPI_Sendrecv(
             requests::count_sent(rt, comm, (dest, sendtag));
         }
         if rc != SUCCESS {
-            // SAFETY: the program's arguments are passed on.
+            // SAFETY: MPI requires the program's arguments to be valid.
             return unsafe {
                 finish_failed_receive(rt, Proc::MPI_Sendrecv, rc, received_status, comm, status)
             };
         }
         completion::count_received(rt, comm, &received_status);
-        // SAFETY: the program's arguments are passed on.
+        // SAFETY: MPI requires the program's arguments to be valid.
         unsafe { put_status(status, received_status) };
         return SUCCESS;
     }
     let sent = (sendbuf, sendcount, sendtype, dest, sendtag, comm);
     let received = message_arguments(recvbuf, recvcount, recvtype, source, recvtag, comm);
-    // SAFETY: the program's arguments are passed on.
+    // SAFETY: MPI requires the program's arguments to be valid.
     unsafe { exchange_on_record(rt, sent, received, status) }
 }
 
 /// Exchanges messages with recorded requests.
 ///
-/// Used while a checkpoint is under way, while workers agree on one, and while a drained message
-/// may exist.
+/// Used while a work flag is set, and while a drained message may exist.
 #[inline(never)]
 unsafe fn exchange_on_record(
     rt: &Runtime,
@@ -102,7 +101,7 @@ unsafe fn exchange_on_record(
             let mut receive = requests::add_receive(rt, received, state, request);
             let mut request = RealRequest(std::ptr::null_mut());
             let real_type = real_datatype(rt, datatype);
-            // SAFETY: the program's arguments are passed on.
+            // SAFETY: MPI requires the program's arguments to be valid.
             let rc = attempt!(rt, unsafe {
                 real::PMPI_Isend(
                     buf,
@@ -123,8 +122,8 @@ unsafe fn exchange_on_record(
         }
     };
     requests::record_call(rt, [Some(receive), Some(send)]);
-    // No request is released before both have completed: a cut in between would record only one,
-    // and the repeated call needs both.
+    // No request is released before both have completed: a cut in between would record only one
+    // request, and the repeated call needs both.
     while !outcome!(completion::is_complete(rt, send)) {
         outcome!(cut::meanwhile(rt));
     }
@@ -139,7 +138,7 @@ unsafe fn exchange_on_record(
         return finish(rt, PROCEDURE, failed, Some(comm));
     }
     let completed = outcome!(completion::wait(rt, &mut receive));
-    // SAFETY: the program's address for the status, or null.
+    // SAFETY: MPI requires the program's address for the status to be valid or null.
     unsafe { put_status(status, completed.status) };
     finish(rt, PROCEDURE, completed.rc, Some(comm))
 }

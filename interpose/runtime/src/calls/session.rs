@@ -85,7 +85,7 @@ pub unsafe extern "C" fn MPI_Session_init(
     let level = level
         .and_then(|(_, name)| environment::level_of(name))
         .unwrap_or(0);
-    // SAFETY: the program's address for the handle.
+    // SAFETY: MPI requires the program's address for the handle to be valid.
     let put = |handle| unsafe { session.write(handle) };
     let make = || session::create(rt, errhandler);
     // After a rollback to the first checkpoint, the program has a session already.
@@ -101,14 +101,14 @@ pub unsafe extern "C" fn MPI_Session_init(
 pub unsafe extern "C" fn MPI_Session_finalize(session: *mut VirtSession) -> c_int {
     let rt = runtime();
     let procedure = Proc::MPI_Session_finalize;
-    // SAFETY: the program's address of a handle.
+    // SAFETY: MPI requires the program's address of a handle to be valid.
     let Some(handle) = (!session.is_null()).then(|| unsafe { *session }) else {
         return handle_error(rt, procedure, ERR_ARG, None);
     };
     let outcome = index_of(rt, handle).map(|index| session::remove(rt, index));
     requests::detach(rt, handle.into());
     if outcome.is_ok() {
-        // SAFETY: the program's address of a handle.
+        // SAFETY: MPI requires the program's address of a handle to be valid.
         unsafe { session.write(session::null_handle(rt)) };
     }
     finish(rt, procedure, handle, outcome)
@@ -121,7 +121,7 @@ pub unsafe extern "C" fn MPI_Session_get_info(
 ) -> c_int {
     let rt = runtime();
     let level = (b"thread_level".to_vec(), environment::level_name().to_vec());
-    // SAFETY: the program's argument is passed on.
+    // SAFETY: MPI requires the program's argument to be valid.
     let outcome = index_of(rt, session).and_then(|_| unsafe { put_info(rt, info_used, level) });
     finish(rt, Proc::MPI_Session_get_info, session, outcome)
 }
@@ -156,7 +156,7 @@ pub unsafe extern "C" fn MPI_Session_get_num_psets(
     npset_names: *mut c_int,
 ) -> c_int {
     let rt = runtime();
-    // SAFETY: the program's argument is passed on.
+    // SAFETY: MPI requires the program's argument to be valid.
     let outcome =
         index_of(rt, session).and_then(|_| unsafe { put(npset_names, SETS.len() as c_int) });
     finish(rt, Proc::MPI_Session_get_num_psets, session, outcome)
@@ -179,7 +179,7 @@ pub unsafe extern "C" fn MPI_Session_get_nth_pset(
         .ok_or(ERR_ARG);
     let outcome = index_of(rt, session).and(name).and_then(|name| {
         let bytes = name.to_bytes();
-        // SAFETY: the program's address for the length, and memory of this length.
+        // SAFETY: MPI requires valid addresses, and room for `len` characters.
         unsafe {
             let room = usize::try_from(*len.as_ref().ok_or(ERR_ARG)?).unwrap_or(0);
             if room > 0 && pset_name.is_null() {
@@ -200,7 +200,7 @@ pub unsafe extern "C" fn MPI_Session_get_pset_info(
     info_used: *mut VirtInfo,
 ) -> c_int {
     let rt = runtime();
-    // SAFETY: the program's arguments are passed on.
+    // SAFETY: MPI requires the program's arguments to be valid.
     let outcome = index_of(rt, session).and_then(|_| unsafe {
         let members = session::members(rt, text(pset_name)?).ok_or(ERR_ARG)?;
         put_info(
@@ -218,7 +218,7 @@ pub unsafe extern "C" fn MPI_Group_from_session_pset(
     newgroup: *mut VirtGroup,
 ) -> c_int {
     let rt = runtime();
-    // SAFETY: the program's arguments are passed on.
+    // SAFETY: MPI requires the program's arguments to be valid.
     let outcome = index_of(rt, session).and_then(|_| unsafe {
         put(newgroup, group::null_handle(rt))?;
         let members = session::members(rt, text(pset_name)?).ok_or(ERR_ARG)?;
@@ -322,7 +322,7 @@ macro_rules! construct {
         if let Some(mut comm) = comm::get_mut($rt, new) {
             comm.session = session;
         }
-        // SAFETY: the program's address for the handle, which was checked.
+        // SAFETY: null is excluded above; MPI requires any other address to be valid.
         unsafe { $newcomm.write(new) };
         SUCCESS
     }};
@@ -337,10 +337,10 @@ pub unsafe extern "C" fn MPI_Comm_create_from_group(
 ) -> c_int {
     let rt = runtime();
     let procedure = Proc::MPI_Comm_create_from_group;
-    // SAFETY: the program's arguments are passed on.
+    // SAFETY: MPI requires the program's arguments to be valid.
     let tag = match unsafe { check_arguments(rt, tag, errhandler, newcomm) } {
         Ok(_) if group == group::empty_handle(rt) => {
-            // SAFETY: the program's address for the handle, which was checked.
+            // SAFETY: null is excluded above; MPI requires any other address to be valid.
             unsafe { newcomm.write(comm::null_handle(rt)) };
             return SUCCESS;
         }
@@ -401,7 +401,7 @@ pub unsafe extern "C" fn MPI_Intercomm_create_from_groups(
     let procedure = Proc::MPI_Intercomm_create_from_groups;
     let local = members_with_me(rt, local_group)
         .and_then(|members| member_at(&members, local_leader).map(|leader| (members, leader)));
-    // SAFETY: the program's arguments are passed on.
+    // SAFETY: MPI requires the program's arguments to be valid.
     let tag = unsafe { check_arguments(rt, tag, errhandler, newintercomm) };
     match local.and_then(|local| Ok((local, tag?))) {
         Ok(((members, leader), tag)) => {

@@ -2,9 +2,9 @@
 //!
 //! Spawned processes run without the runtime, in PMIx namespaces of their own, and are connected by
 //! the library. Their state cannot be saved, so no cut is taken while a communicator contains them.
-//! A failure then rolls the program back to a cut before the call: the process manager kills the
-//! spawned processes, and the program spawns them once more. After they have been disconnected and
-//! another checkpoint is committed, they are independent of failures.
+//! A failure then rolls the program back to a cut before the call: the node manager kills the
+//! spawned processes, and the program spawns them once more. After spawned processes have been
+//! disconnected and another checkpoint is committed, they are independent of failures.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use super::comm::construct_by_some;
@@ -17,7 +17,8 @@ use crate::{cut, journal, reinit, world};
 use std::ffi::{c_char, c_int};
 use understudy_mpi::real_types::{RealComm, RealInfo};
 
-/// Runs a constructor whose root spawns processes, and registers the intercommunicator.
+/// Calls the real spawn procedure (`constructor`), and registers the intercommunicator that it
+/// creates.
 unsafe fn spawn(
     rt: &Runtime,
     procedure: Proc,
@@ -26,6 +27,7 @@ unsafe fn spawn(
     constructor: impl FnOnce(&mut RealComm) -> c_int,
 ) -> c_int {
     if cut::together(rt, comm).is_err() {
+        // The program was rewound, so the return code is not used.
         return 0;
     }
     // A replay would have no spawned processes.
@@ -52,7 +54,7 @@ pub unsafe extern "C" fn MPI_Comm_spawn(
     array_of_errcodes: *mut c_int,
 ) -> c_int {
     let rt = runtime();
-    // SAFETY: the program's arguments, which the library checks.
+    // SAFETY: MPI requires the root's arguments to be valid, and ignores those of other ranks.
     unsafe {
         spawn(rt, Proc::MPI_Comm_spawn, root, (comm, intercomm), |new| {
             let (info, local) = (real_info(rt, info), real_comm(rt, comm));
@@ -85,14 +87,14 @@ pub unsafe extern "C" fn MPI_Comm_spawn_multiple(
     // Only the root's arguments are significant.
     let is_root = comm::rank_and_size(rt, comm).is_some_and(|(rank, _)| rank == root);
     let infos: Vec<RealInfo> = match is_root && !array_of_info.is_null() && count > 0 {
-        // SAFETY: the program's array of this number of handles.
+        // SAFETY: MPI requires the array of the root to have `count` handles.
         true => unsafe { std::slice::from_raw_parts(array_of_info, count as usize) }
             .iter()
             .map(|&info| real_info(rt, info))
             .collect(),
         false => Vec::new(),
     };
-    // SAFETY: the program's arguments, which the library checks.
+    // SAFETY: MPI requires the root's arguments to be valid, and ignores those of other ranks.
     unsafe {
         spawn(
             rt,

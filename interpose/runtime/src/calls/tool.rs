@@ -105,7 +105,7 @@ impl TranslatedTypes {
         if rc != SUCCESS {
             return rc;
         }
-        // SAFETY: the program's addresses for the results; null is excluded.
+        // SAFETY: null is excluded; MPI requires other addresses to be valid.
         unsafe {
             if !datatype.is_null() {
                 datatype.write(VirtDatatype(
@@ -138,7 +138,7 @@ pub unsafe extern "C" fn MPI_T_cvar_get_info(
     scope: *mut c_int,
 ) -> c_int {
     let rt = runtime();
-    // SAFETY: the program's arguments are passed on.
+    // SAFETY: MPI requires the program's arguments to be valid.
     unsafe {
         TranslatedTypes::query_variable(
             rt,
@@ -170,7 +170,7 @@ pub unsafe extern "C" fn MPI_T_pvar_get_info(
     atomic: *mut c_int,
 ) -> c_int {
     let rt = runtime();
-    // SAFETY: the program's arguments are passed on.
+    // SAFETY: MPI requires the program's arguments to be valid.
     unsafe {
         TranslatedTypes::query_variable(
             rt,
@@ -212,7 +212,7 @@ pub unsafe extern "C" fn MPI_T_enum_get_info(
     let rt = runtime();
     returned(real_enum(rt, enumtype).and_then(|real| {
         let _never_abandoned = NeverAbandoned::new();
-        // SAFETY: the program's arguments are passed on.
+        // SAFETY: MPI requires the program's arguments to be valid.
         check(unsafe { real::PMPI_T_enum_get_info(real, num, name, name_len) })
     }))
 }
@@ -227,7 +227,7 @@ pub unsafe extern "C" fn MPI_T_enum_get_item(
     let rt = runtime();
     returned(real_enum(rt, enumtype).and_then(|real| {
         let _never_abandoned = NeverAbandoned::new();
-        // SAFETY: the program's arguments are passed on.
+        // SAFETY: MPI requires the program's arguments to be valid.
         check(unsafe { real::PMPI_T_enum_get_item(real, index, value, name, name_len) })
     }))
 }
@@ -277,7 +277,7 @@ pub unsafe extern "C" fn MPI_T_cvar_handle_alloc(
     returned(make())
 }
 
-/// Returns the library's handle for the program's.
+/// Returns the library's handle for a handle of the program.
 pub(super) fn real_of(
     rt: &Runtime,
     kind: ToolHandleKind,
@@ -292,7 +292,7 @@ pub(super) fn real_of(
     }
 }
 
-/// Invalidates the program's handle, and frees the library's, if there is one.
+/// Invalidates the program's handle, and frees the library's handle if it exists.
 pub(super) fn free_handle(
     rt: &Runtime,
     kind: ToolHandleKind,
@@ -338,7 +338,7 @@ pub unsafe extern "C" fn MPI_T_cvar_read(handle: *mut c_void, buf: *mut c_void) 
     let rt = runtime();
     returned(real_of(rt, ToolHandleKind::Cvar, handle).and_then(|real| {
         let _never_abandoned = NeverAbandoned::new();
-        // SAFETY: a handle of the library, and the program's buffer for the value.
+        // SAFETY: a handle of the library; MPI requires the program's buffer to be valid.
         check(unsafe { real::PMPI_T_cvar_read(real, buf) })
     }))
 }
@@ -396,7 +396,7 @@ pub unsafe extern "C" fn MPI_T_cvar_write(handle: *mut c_void, buf: *const c_voi
             .ok_or(INVALID_HANDLE)?;
         {
             let _never_abandoned = NeverAbandoned::new();
-            // SAFETY: a handle of the library, and the program's buffer for the value.
+            // SAFETY: a handle of the library; MPI requires the program's buffer to be valid.
             check(unsafe { real::PMPI_T_cvar_write(real, buf) })?;
         }
         let variable = tool::find_cvar(rt, &cvar.name)?;

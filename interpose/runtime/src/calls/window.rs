@@ -1,7 +1,7 @@
 //! Windows (MPI 4.1, 12.2): creation, release and queries.
 //!
-//! Operations on windows (12.3) are in `one_sided`, or generated, as most need only translated
-//! handles. Windows with spawned processes as members are in `with_spawned`.
+//! Operations on windows (12.3) are in `one_sided` and `accumulate`, epochs (12.5) in `epochs`.
+//! Windows with spawned processes as members are in `with_spawned`.
 
 mod new_window;
 mod shared_query;

@@ -12,7 +12,7 @@ use understudy_numbers::Epoch;
 /// Largest number of listed annotations of a capture.
 const MAX_LISTED_ANNOTATIONS: usize = 64;
 
-/// Records the omitted pages, if the program has annotated memory.
+/// Records the omitted pages in the event file, if the program has annotated memory.
 pub fn record(
     rt: &Runtime,
     epoch: Epoch,
@@ -25,36 +25,41 @@ pub fn record(
         return;
     }
     let pages = pages::total(&left_out.written);
-    let mut marks = shares(&counting, left_out, elided);
-    marks.extend(forgotten.into_iter().map(|mark| AnnotationShare {
-        mark,
+    let mut annotation_shares = shares(&counting, left_out, elided);
+    annotation_shares.extend(forgotten.into_iter().map(|annotation| AnnotationShare {
+        annotation,
         counts: false,
         held: 0,
         saved: 0,
     }));
-    marks.sort_by_key(|it| std::cmp::Reverse((it.saved, it.held)));
-    marks.truncate(MAX_LISTED_ANNOTATIONS);
+    annotation_shares.sort_by_key(|it| std::cmp::Reverse((it.saved, it.held)));
+    annotation_shares.truncate(MAX_LISTED_ANNOTATIONS);
     let name =
         |place| annotations::place_name(rt, place, || address_names::names(&[place]).concat());
-    let marks = marks.into_iter().map(|share| share.saving(name));
+    let savings = annotation_shares
+        .into_iter()
+        .map(|share| share.saving(name));
     events::emit(Kind::Elided {
         epoch,
         pages,
-        marks: marks.collect(),
+        marks: savings.collect(),
     });
 }
 
-/// Pages that an annotation has left out of a capture.
+/// Numbers of pages that an annotation has left out of a capture.
 struct AnnotationShare {
-    mark: Annotation,
+    annotation: Annotation,
+    /// True if the annotation applied to the capture.
     counts: bool,
+    /// Number of pages with content that the replica omits.
     held: u64,
+    /// Number of pages that would have been captured and sent.
     saved: u64,
 }
 
 impl AnnotationShare {
     fn saving(&self, name: impl Fn(u64) -> String) -> AnnotationSaving {
-        let Annotation { way, memory, place } = self.mark;
+        let Annotation { way, memory, place } = self.annotation;
         AnnotationSaving {
             way,
             place: name(place),
@@ -68,12 +73,12 @@ impl AnnotationShare {
     }
 }
 
-/// Returns the pages that each annotation saves.
+/// Returns the numbers of pages that each annotation saves.
 ///
 /// Pages with several annotations count for the first one. Pages whose changes functions undo are
-/// captured, but the own replica omits those in `elided`.
+/// captured, but the own replica omits the pages in `elided`.
 fn shares(
-    marks: &[Annotation],
+    annotations: &[Annotation],
     mut left_out: OmittedPages,
     elided: &[PageRun],
 ) -> Vec<AnnotationShare> {
@@ -82,24 +87,24 @@ fn shares(
         *from = pages::subtract(from, pages);
         taken
     };
-    let share = |&mark: &Annotation| {
-        let pages = annotations::whole_pages(mark.memory);
-        if mark.way == AnnotationKind::Reverse {
+    let share = |&annotation: &Annotation| {
+        let pages = annotations::whole_pages(annotation.memory);
+        if annotation.way == AnnotationKind::Reverse {
             return AnnotationShare {
-                mark,
+                annotation,
                 counts: true,
                 held: pages::total(&pages::intersect(elided, &pages)),
                 saved: 0,
             };
         }
         AnnotationShare {
-            mark,
+            annotation,
             counts: true,
             held: take(&mut left_out.content, &pages),
             saved: take(&mut left_out.written, &pages),
         }
     };
-    marks.iter().map(share).collect()
+    annotations.iter().map(share).collect()
 }
 
 #[cfg(test)]

@@ -37,7 +37,8 @@ pub enum ManyResult {
 
 /// Completes at most [`MAX_TOGETHER`] requests in one call of the library.
 ///
-/// Returns [`ManyResult::OneByOne`] unless the fast path can complete all of them.
+/// Returns [`ManyResult::OneByOne`] if the fast path cannot complete all requests, or if some have
+/// failed; the outcomes of completed requests are recorded then.
 ///
 /// # Safety
 /// `statuses` must be null or have room for as many statuses as there are handles.

@@ -21,7 +21,7 @@ const MIN_SEARCHED_ORPHANS: u32 = 16;
 
 /// Removes the request if it is an orphan that has completed.
 ///
-/// All orphans are tested when their number has doubled since the last time.
+/// All orphans are tested when their number has about doubled since the last time.
 pub fn reap_orphan(rt: &Runtime, index: u32) -> Result<(), Rewound> {
     if reap(rt, index)? {
         return Ok(());
@@ -33,7 +33,7 @@ pub fn reap_orphan(rt: &Runtime, index: u32) -> Result<(), Rewound> {
     Ok(())
 }
 
-/// Removes an orphan that has completed; returns false if it has not.
+/// Removes an orphan that has completed; returns false for an orphan that is still active.
 fn reap(rt: &Runtime, index: u32) -> Result<bool, Rewound> {
     if !get(rt, index).is_some_and(|request| request.is_freed) {
         return Ok(true);

@@ -22,7 +22,8 @@ const NO_AGREEMENT: &str = "the workers cannot agree on a checkpoint";
 
 /// Agrees with all workers on whether a checkpoint is taken here.
 ///
-/// For `is_regular` see [`journal::may_end`]. No phase ends or begins outside of candidates.
+/// For `is_regular` see [`journal::may_end`]; `None` outside of candidates, where no set-up phase
+/// ends or begins.
 pub fn agree(
     rt: &Runtime,
     ability: CutAbility,

@@ -1,4 +1,4 @@
-//! Cuts at any call, on which workers agree if candidates are rare.
+//! Cuts at any communication call, on which workers agree if candidates are rare.
 //!
 //! [`understudy_policy::agreement::Agreement`] has the rules. A worker stops at the entry of a
 //! communication call, which has not begun then, or in the wait of such a call, whose requests are
@@ -21,21 +21,23 @@ use understudy_policy::agreement::{VoteAction, VoteKind, WorkerState};
 
 /// Message for a failed vote.
 const NO_AGREEMENT: &str = "the workers cannot agree on a cut";
-/// Time for which entries of collectives wait for the other workers in one vote.
+/// Time for which the entry of a waiting call waits in one vote.
 ///
 /// The values are the divisor of the interval, the minimum and the maximum.
 const ENTRY_WAIT: (u32, Duration, Duration) =
     (16, Duration::from_millis(20), Duration::from_millis(200));
-/// Number of entries that may wait this long in one vote.
+/// Largest number of entries that may wait this long in one vote.
 ///
-/// While a worker waits at an entry, others wait inside of calls, and vote at their next one.
+/// While a worker waits at an entry, other workers wait inside of calls, and vote at their next
+/// call.
 const MAX_WAITING_ENTRIES: u32 = 4;
 /// Divisor of the interval that gives the minimum stop time.
 const STOP_DIVISOR: u32 = 4;
 
 /// Takes part in an agreement on a cut at a call.
 ///
-/// The call has not begun, or its requests are recorded. It has returned nothing to the program.
+/// The call has not begun, or its requests are recorded. In neither case has the call returned
+/// anything to the program.
 #[inline(always)]
 pub fn here(rt: &Runtime) -> Result<(), Rewound> {
     if work_flags::is_any_set() {
@@ -100,7 +102,7 @@ fn wait_outside(rt: &Runtime) -> Result<(), Rewound> {
     }
     let mut is_new = true;
     loop {
-        let may = step(rt)?;
+        let action = step(rt)?;
         if std::mem::take(&mut is_new) {
             restart_entry_wait(rt);
         }
@@ -110,7 +112,7 @@ fn wait_outside(rt: &Runtime) -> Result<(), Rewound> {
                 anywhere.votes.agreement.is_vote_end_near() || work_flags::is_set(CUT_REQUESTED);
             waits && anywhere.waits_until.is_some_and(|end| Instant::now() < end)
         };
-        if may == CallAction::Resume && !may_wait {
+        if action == CallAction::Resume && !may_wait {
             return leave(rt);
         }
     }
@@ -119,11 +121,11 @@ fn wait_outside(rt: &Runtime) -> Result<(), Rewound> {
 /// Starts a new waiting time if the last one ended at an earlier entry.
 fn restart_entry_wait(rt: &Runtime) {
     let state = &mut *schedule::state(rt);
-    let (now, hold) = (Instant::now(), entry_wait(state));
+    let (now, wait) = (Instant::now(), entry_wait(state));
     let anywhere = &mut state.anywhere;
     if anywhere.further_waits > 0 && anywhere.waits_until.is_some_and(|end| end <= now) {
         anywhere.further_waits -= 1;
-        anywhere.waits_until = Some(now + hold);
+        anywhere.waits_until = Some(now + wait);
     }
 }
 
@@ -134,7 +136,7 @@ fn entry_wait(state: &CutState) -> Duration {
 
 /// Enters a call that cannot be left before it completes.
 ///
-/// No worker may stop before this one has returned from it.
+/// No worker may stop for a cut before this worker has returned from the call.
 pub fn leave(rt: &Runtime) -> Result<(), Rewound> {
     recovery::check_own(rt, continue_program(rt), NO_AGREEMENT)
 }
@@ -152,7 +154,9 @@ fn continue_program(rt: &Runtime) -> mpi::Result<()> {
     Ok(())
 }
 
-/// Implements `leave` for the entries of such calls; returns true if the program was rewound.
+/// Implements `leave` for diverted handlers ([`arch::divert`]).
+///
+/// Returns true if the program was rewound.
 pub extern "C" fn leave_by_call() -> bool {
     leave(DOOR.get()).is_err()
 }
@@ -175,17 +179,17 @@ fn end_attempt() {
 fn step(rt: &Runtime) -> Result<CallAction, Rewound> {
     checkpoint::poll(rt)?;
     recovery::check_own(rt, advance(rt), NO_AGREEMENT)?;
-    let may = schedule::state(rt)
+    let permitted = schedule::state(rt)
         .anywhere
         .votes
         .agreement
         .permitted_action();
-    if may == CallAction::Stop && gives_up(rt) {
+    if permitted == CallAction::Stop && gives_up(rt) {
         leave(rt)?;
         return Ok(CallAction::Resume);
     }
-    if may != CallAction::Cut {
-        return Ok(may);
+    if permitted != CallAction::Cut {
+        return Ok(permitted);
     }
     take_at(rt, false)?;
     schedule::state(rt).anywhere.votes.end();
@@ -236,8 +240,8 @@ fn advance(rt: &Runtime) -> mpi::Result<()> {
     loop {
         match action {
             Some(VoteAction::Start(kind, numbers)) => start_vote(rt, state, kind, numbers)?,
-            // All have passed an equal number of candidates, since the pace determines the distance
-            // of votes.
+            // All workers have passed an equal number of candidates, so they change the pace, which
+            // determines the distance of votes, at one candidate.
             Some(VoteAction::Cut(terms)) => {
                 state.pace.agree(terms);
                 return Ok(());

@@ -1,4 +1,4 @@
-//! Entry of constructors without a common communicator, and of collectives of two groups.
+//! Entry of constructors without a common communicator, and of collectives of intercommunicators.
 //!
 //! The calling thread waits outside, and yields to other threads, as in [`mod@super::together`].
 //! The rules are those of [`Assemblies`](crate::schedule::Assemblies).
@@ -18,8 +18,9 @@ const EXCHANGE_FAILED: &str = "the processes of a constructor cannot agree on wh
 
 /// Returns when all processes of both sides have arrived and enter this call next.
 ///
-/// The call cannot be left before it is complete. `side` is called once; if it returns `None`, the
-/// call is entered at once.
+/// The call cannot be left before it is complete. `side` is called when the thread arrives; if
+/// `side` returns `None`, the call is entered at once. Returns at once unless several threads may
+/// call MPI concurrently.
 pub fn assemble(rt: &Runtime, side: impl FnOnce() -> Option<Side>) -> Result<(), Rewound> {
     if !work_flags::is_multiple() {
         return Ok(());
@@ -34,8 +35,8 @@ pub(super) fn assemble_before_cut(
     side: impl FnOnce() -> Option<Side>,
 ) -> Result<(), Rewound> {
     let (me, thread) = (world::worker(rt), mpi_lock::current_block());
-    let has_come = schedule::state(rt).assemblies.is_pending(thread);
-    if !has_come {
+    let has_arrived = schedule::state(rt).assemblies.is_pending(thread);
+    if !has_arrived {
         let Some(side) = side() else { return Ok(()) };
         schedule::state(rt).assemblies.arrive(me, thread, side);
     }
@@ -51,8 +52,8 @@ pub(super) fn assemble_before_cut(
 
 /// Exchanges messages and makes progress; returns true if this thread may enter.
 fn make_progress(rt: &Runtime, me: Worker, thread: usize) -> mpi::Result<bool> {
-    while let Some((from, word)) = receive(rt)? {
-        schedule::state(rt).assemblies.receive(from, word);
+    while let Some((from, message)) = receive(rt)? {
+        schedule::state(rt).assemblies.receive(from, message);
     }
     let (enters, messages) = {
         let state = &mut *schedule::state(rt);
@@ -60,14 +61,14 @@ fn make_progress(rt: &Runtime, me: Worker, thread: usize) -> mpi::Result<bool> {
         state.control_messages.remove_sent()?;
         (enters, state.assemblies.take_outgoing())
     };
-    for (to, word) in messages {
-        send(rt, to, &word)?;
+    for (to, message) in messages {
+        send(rt, to, &message)?;
     }
     Ok(enters)
 }
 
-fn send(rt: &Runtime, rank: Worker, word: &AssemblyMessage) -> mpi::Result<()> {
-    let bytes = bincode::encode_to_vec(word, standard()).map_err(|_| mpi::Error::INTERN)?;
+fn send(rt: &Runtime, rank: Worker, message: &AssemblyMessage) -> mpi::Result<()> {
+    let bytes = bincode::encode_to_vec(message, standard()).map_err(|_| mpi::Error::INTERN)?;
     let to = Peer {
         comm: world::private(rt),
         rank,
@@ -81,7 +82,7 @@ fn receive(rt: &Runtime) -> mpi::Result<Option<(Worker, AssemblyMessage)>> {
     let Some((from, bytes)) = control_messages::next(world::private(rt), tag::ASSEMBLE)? else {
         return Ok(None);
     };
-    let (word, _) =
+    let (message, _) =
         bincode::decode_from_slice(&bytes, standard()).map_err(|_| mpi::Error::INTERN)?;
-    Ok(Some((from, word)))
+    Ok(Some((from, message)))
 }

@@ -1,10 +1,11 @@
 //! Candidates for cuts, and the votes between them.
 //!
-//! A candidate is the entry of a collective over all workers; all workers pass equal sequences of
-//! candidates. With an interval in calls every n-th candidate is a cut. With an interval in time, a
-//! vote ([`crate::max_allreduce`]) decides for all workers whether one is due; its result is
-//! evaluated a fixed number of candidates after it was started, so that all evaluate the same one,
-//! and no worker waits for it. With `auto` the interval itself follows from the vote.
+//! A candidate, or cut point, is the entry of a collective over all workers, or a point that the
+//! program names; all workers pass equal sequences of candidates. With an interval in calls every
+//! n-th candidate is a cut. With an interval in time, a vote ([`crate::max_allreduce`]) decides for
+//! all workers whether a cut is due. The result of a vote is evaluated a fixed number of candidates
+//! after its start, so that all workers evaluate the same vote, and usually none waits for it. With
+//! `auto` the interval itself follows from the vote.
 
 use super::anywhere::{self, enter_waiting_call};
 use super::take::take;
@@ -29,7 +30,7 @@ use understudy_policy::candidate_schedule::{CandidateVote, Decision, JointCandid
 /// Consequence of a failed vote, for the user.
 const NO_VOTE: &str = "the workers cannot agree on a cut";
 
-/// Completes the vote under way, at the end of the program.
+/// Ends agreements on cuts, and completes the vote under way, at the program's end.
 ///
 /// All workers have passed equal sequences of candidates, so this vote is under way in all of them.
 pub fn finish(rt: &Runtime) -> Result<(), Rewound> {
@@ -43,7 +44,9 @@ pub fn finish(rt: &Runtime) -> Result<(), Rewound> {
     Ok(())
 }
 
-/// Passes the entry of a collective.
+/// Passes the entry of a blocking collective.
+///
+/// The entry is a candidate if the communicator spans all workers.
 #[inline]
 pub fn collective(rt: &Runtime, comm: VirtComm) -> Result<(), Rewound> {
     checkpoint::poll(rt)?;
@@ -52,7 +55,7 @@ pub fn collective(rt: &Runtime, comm: VirtComm) -> Result<(), Rewound> {
         pass(rt)?;
     } else {
         enter_waiting_call(rt)?;
-        // Only an agreement on a cut at any call needs their number.
+        // Only an agreement on a cut at any call needs the number of collectives over some workers.
         if process_info::config().anywhere {
             comm::count_collective(rt, comm);
         }
@@ -100,7 +103,8 @@ pub fn requested(rt: &Runtime) -> Result<(), Rewound> {
 
 /// Passes a candidate, at which this worker may wait for all others.
 ///
-/// No worker may stop before this candidate.
+/// This worker cannot stop for a cut at any call while it waits, so it leaves such an agreement
+/// first.
 #[inline]
 fn pass(rt: &Runtime) -> Result<(), Rewound> {
     anywhere::leave(rt)?;
@@ -121,21 +125,25 @@ fn candidate(rt: &Runtime) -> Result<(), Rewound> {
         Ok(())
     } else {
         drop(state);
-        awake(rt)
+        act_at_candidate(rt)
     }
 }
 
-/// Passes a candidate that needs more than counting.
+/// Passes a candidate at which a decision is due or a vote needs polling.
 #[cold]
-fn awake(rt: &Runtime) -> Result<(), Rewound> {
+fn act_at_candidate(rt: &Runtime) -> Result<(), Rewound> {
     if schedule::schedule(rt).is_decision() {
         decide(rt)?;
     } else {
         advance_vote(rt)?;
     }
     let mut state = schedule::state(rt);
-    let needs_help = state.vote.as_ref().is_some_and(MaxAllreduce::needs_polling);
-    state.next_action = if needs_help { 0 } else { state.schedule.next };
+    let needs_polling = state.vote.as_ref().is_some_and(MaxAllreduce::needs_polling);
+    state.next_action = if needs_polling {
+        0
+    } else {
+        state.schedule.next
+    };
     Ok(())
 }
 
@@ -203,7 +211,7 @@ fn advance_vote(rt: &Runtime) -> Result<Option<Numbers>, Rewound> {
     recovery::check_own(rt, polled.unwrap_or(Ok(None)), NO_VOTE)
 }
 
-/// Completes the vote, at one candidate in all workers.
+/// Completes the vote under way, if any, at one candidate in all workers.
 ///
 /// Returns true if a cut is due.
 fn end_vote(rt: &Runtime) -> Result<bool, Rewound> {

@@ -1,4 +1,4 @@
-//! Cuts without a checkpoint, as its replicas do not fit into memory.
+//! Cuts without a checkpoint, because the replicas do not fit into memory.
 
 use crate::Runtime;
 use crate::headroom;
@@ -19,11 +19,11 @@ const REMEDY: &str = "raise the limit (--memory of a container, --mem of a batch
 
 /// Continues without a checkpoint, in all workers.
 ///
-/// Without an earlier checkpoint, or if protection is required, protection ends.
+/// Without an earlier checkpoint, or if the job must stop for want of memory, protection ends.
 pub(super) fn skip(rt: &Runtime, shortage: &MemoryShortage) {
     checkpoint_watchdog::suspend();
     let earlier = copies::committed_epoch(rt);
-    // A job is protected from the start, or not at all.
+    // Without the first checkpoint the job was never protected.
     let loss = match earlier {
         Epoch::NONE => ProtectionLoss::Unsaved,
         _ => ProtectionLoss::Memory,

@@ -1,4 +1,4 @@
-//! Cut on which all workers have agreed: the exchange, the drain and the checkpoint.
+//! Steps of a cut: agreement, bookmark exchange, drain and checkpoint.
 
 use super::agree::agree;
 use super::shortage;
@@ -32,12 +32,12 @@ fn is_regular(rt: &Runtime) -> bool {
     }
 }
 
-/// Takes a cut here and starts its checkpoint.
+/// Takes a cut here and starts its checkpoint, if all workers can be saved.
 pub fn take(rt: &Runtime) -> Result<(), Rewound> {
     take_at(rt, true)
 }
 
-/// Takes a cut at a candidate, or at any call.
+/// Implements [`take`] at a candidate, or at any call.
 pub(super) fn take_at(rt: &Runtime, candidate: bool) -> Result<(), Rewound> {
     mpi_lock::open_if_owned();
     checkpoint::finish(rt)?;
@@ -110,6 +110,8 @@ pub(super) fn take_at(rt: &Runtime, candidate: bool) -> Result<(), Rewound> {
 const MAX_REFUSALS: u32 = 10;
 
 /// Returns the ability of a rank whose kernel state cannot be restored.
+///
+/// After [`MAX_REFUSALS`] intervals a permanent obstacle is returned as well.
 fn refusal(rt: &Runtime, why: &user::UserError) -> (CutAbility, Option<String>) {
     log::info!("no checkpoint at this interval: {why}");
     if schedule::state(rt).refusals + 1 < MAX_REFUSALS {
@@ -141,15 +143,18 @@ fn ability(rt: &Runtime, are_even: bool) -> Result<(CutAbility, Option<String>),
             )
         }),
     )?;
-    let is_held = schedule::state(rt).inhibit_depth > 0;
+    let is_inhibited = schedule::state(rt).inhibit_depth > 0;
     let is_callback = arch::top_frame().is_none();
     let is_open = !collectives.is_empty()
         || requests::has_unready(rt)
         || !are_even
         || !file::check_names(rt)
         || !written::check_communicators(rt);
-    let is_able =
-        !is_open && !user::is_loading() && !is_held && !is_callback && !comm::has_any_spawned(rt);
+    let is_able = !is_open
+        && !user::is_loading()
+        && !is_inhibited
+        && !is_callback
+        && !comm::has_any_spawned(rt);
     let reports = world::is_worker() && world::is_first_worker(rt);
     let is_saved = match is_able.then(|| user::save_devices(rt, reports)) {
         None => false,

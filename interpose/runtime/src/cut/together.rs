@@ -24,7 +24,8 @@ const RUNTIME_COLLECTIVE: u64 = u64::MAX;
 
 /// Returns when all members of a communicator have arrived and enter this call next.
 ///
-/// The call cannot be left before it is complete.
+/// The call cannot be left before it is complete. Returns at once unless several threads may call
+/// MPI concurrently.
 #[inline]
 pub fn together(rt: &Runtime, comm: VirtComm) -> Result<(), Rewound> {
     if work_flags::is_multiple() {
@@ -64,7 +65,7 @@ fn gather_members(rt: &Runtime, handle: VirtComm) -> Result<(), Rewound> {
         return Ok(());
     };
     match is_inter {
-        // A reduction over two groups returns the result of the other group only.
+        // A reduction over an intercommunicator returns the result of the other group only.
         true => assemble::assemble_before_cut(rt, || {
             comm::get(rt, handle).map(|comm| both_groups(&comm))
         }),
@@ -88,7 +89,7 @@ fn gather(rt: &Runtime, real: RealComm, uid: u64) -> Result<(), Rewound> {
     let is_waiting = schedule::state(rt)
         .collective_votes
         .iter()
-        .any(|word| word.thread == thread);
+        .any(|vote| vote.thread == thread);
     if !is_waiting {
         let would_enter = schedule::state(rt)
             .gatherings
@@ -135,7 +136,7 @@ fn poll_vote(rt: &Runtime, thread: usize) -> mpi::Result<Option<bool>> {
     let Some(at) = state
         .collective_votes
         .iter()
-        .position(|word| word.thread == thread)
+        .position(|vote| vote.thread == thread)
     else {
         return Ok(None);
     };

@@ -37,9 +37,10 @@ impl Bookmark {
     }
 }
 
-/// Returns the bookmarks of the workers that have sent messages to this one; collective.
+/// Returns the bookmarks that other workers have for this worker; collective.
 ///
-/// Only workers that have sent messages since the last cut send a bookmark.
+/// A worker sends a bookmark to each worker to which it has sent messages since the last cut, or
+/// has incomplete synchronous sends.
 pub fn exchange(rt: &Runtime) -> Result<BTreeMap<Worker, Bookmark>, Rewound> {
     let mut own: BTreeMap<Worker, Bookmark> = BTreeMap::new();
     for (worker, &sent) in (0..).map(Worker).zip(&requests::table(rt).sent) {

@@ -22,7 +22,7 @@ use understudy_numbers::Worker;
 const NOT_RECEIVED: &str = "a message cannot be received";
 
 /// Time after which a message names the workers whose messages have not arrived.
-const SLOW: Duration = Duration::from_secs(5);
+const REPORT_DELAY: Duration = Duration::from_secs(5);
 
 fn report_late_messages(rt: &Runtime, goal: &[u64]) {
     let table = requests::table(rt);
@@ -45,14 +45,14 @@ fn report_late_messages(rt: &Runtime, goal: &[u64]) {
     .len();
     log::warn!(
         "{}",
-        message::messages_late(SLOW, missing.join(", "), receives)
+        message::messages_late(REPORT_DELAY, missing.join(", "), receives)
     );
 }
 
 /// Receives until no message is in flight and every send of this process is complete.
 ///
 /// No worker returns before all have reached this point: messages sent after the cut would match
-/// receives that are posted before it.
+/// receives that are posted before the cut.
 pub fn drain(rt: &Runtime, bookmarks: &BTreeMap<Worker, Bookmark>) -> Result<(), Rewound> {
     let synchronous = requests::synchronous::pending(rt);
     let mut goal = vec![0; world::get(rt).worker_count as usize];
@@ -60,10 +60,10 @@ pub fn drain(rt: &Runtime, bookmarks: &BTreeMap<Worker, Bookmark>) -> Result<(),
         goal[sender.index()] = bookmark.sent;
     }
     receive_matched(rt)?;
-    let mut slow = Some(Instant::now() + SLOW);
+    let mut report_at = Some(Instant::now() + REPORT_DELAY);
     while requests::table(rt).received != goal {
-        if slow.is_some_and(|slow| Instant::now() >= slow) {
-            slow = None;
+        if report_at.is_some_and(|time| Instant::now() >= time) {
+            report_at = None;
             report_late_messages(rt, &goal);
         }
         let receives = requests::active(rt, |kind| {
@@ -92,7 +92,7 @@ pub fn drain(rt: &Runtime, bookmarks: &BTreeMap<Worker, Bookmark>) -> Result<(),
 
 /// Returns the communicators on which unexpected messages of the program may arrive.
 ///
-/// The program may have freed such a communicator, if it has requests on it.
+/// The program may have freed a communicator on which it still has requests.
 fn program_comms(rt: &Runtime) -> Vec<(VirtComm, RealComm)> {
     let all = objects(rt);
     let of_windows: HashSet<u32> = all.windows.iter().map(|(_, window)| window.comm).collect();

@@ -18,7 +18,7 @@ struct SynchronousQuery {
     number: u64,
     /// `uid` of the communicator.
     uid: u64,
-    /// Rank of the sender in the communicator; then the tag.
+    /// Rank of the sender in the communicator.
     source: i32,
     tag: i32,
     /// Number of later messages with equal communicator, receiver and tag.
@@ -68,7 +68,7 @@ impl SynchronousQuery {
 
     /// Returns true if the message waits for a receive.
     ///
-    /// This process then owes the sender an answer when the program receives the message.
+    /// This process then notifies the sender when the program receives the message.
     fn answer(self, rt: &Runtime, sender: Worker) -> bool {
         let own = objects(rt)
             .comms
@@ -79,7 +79,7 @@ impl SynchronousQuery {
             return false;
         };
         // Messages with equal envelopes are received in the order in which they were sent (3.5), so
-        // the waiting ones are the last.
+        // the messages that still wait are the last ones.
         drained::notify_on_receive(
             rt,
             (own, self.source, self.tag),
@@ -95,7 +95,7 @@ impl SynchronousQuery {
 /// number of sends about which each worker queries.
 ///
 /// # Errors
-/// The failure of a process.
+/// Fails if a procedure of the MPI library fails.
 pub fn exchange(
     rt: &Runtime,
     sends: &[SynchronousSend],
@@ -125,9 +125,8 @@ pub fn exchange(
         (worker, bytes)
     });
     let private = world::private(rt);
-    let came = swap(private, tag::DRAINED_QUERY, questions.collect(), &coming);
-    let came = came?;
-    let answers = came.iter().map(|(worker, questions)| {
+    let received = swap(private, tag::DRAINED_QUERY, questions.collect(), &coming)?;
+    let answers = received.iter().map(|(worker, questions)| {
         let questions = questions
             .chunks_exact(SynchronousQuery::BYTES)
             .map(SynchronousQuery::read);
@@ -138,8 +137,8 @@ pub fn exchange(
                 .collect(),
         )
     });
-    let came = swap(private, tag::DRAINED_QUERY, answers.collect(), &asked);
-    for (worker, answers) in came? {
+    let received = swap(private, tag::DRAINED_QUERY, answers.collect(), &asked)?;
+    for (worker, answers) in received {
         to(worker)
             .zip(answers)
             .for_each(|(send, waits)| synchronous::set_matched(rt, send, waits != 0));

@@ -1,9 +1,9 @@
 //! Rollback of a worker that does not call MPI after another one has failed.
 //!
 //! The worker may compute for a long time, or wait for the failed worker by other means than MPI,
-//! such as shared memory or a file. All other workers wait for this worker. The process manager
-//! therefore sends [`call::INTERRUPT`] to its main thread, and the signal handler changes the
-//! thread's registers so that the thread calls the runtime. The interrupted code is never
+//! such as shared memory or a file. All other workers wait for this worker. The node manager
+//! therefore sends [`call::INTERRUPT`] to the worker's main thread, and the signal handler changes
+//! the thread's registers so that the thread calls the runtime. The interrupted code is never
 //! continued, since the program's state is restored as a whole. The states of the runtime and of
 //! ld.so, which both sides share, are not restored. A thread that runs their code is therefore left
 //! alone until the next signal.
@@ -28,7 +28,7 @@ pub fn register_handlers() {
     call::set_outside_handler(make_thread_call);
 }
 
-/// True for addresses in the runtime, preload library, stub page or ld.so.
+/// True for addresses in the reserved range, the stub page, ld.so or the preload library.
 fn is_outside_program(address: usize) -> bool {
     let info = process_info::info();
     let is_in = |start: usize, length: usize| (start..start + length).contains(&address);
@@ -38,9 +38,10 @@ fn is_outside_program(address: usize) -> bool {
         || is_in(info.preload_base, info.preload_length)
 }
 
-/// Lets the main thread make a call when the signal handler returns.
+/// Makes the main thread enter the runtime when the signal handler returns.
 ///
-/// Only a thread that runs code of the program makes the call.
+/// Only a thread that runs code of the program makes the call. A thread that runs a stoppable
+/// function leaves this function instead, if that is due.
 fn make_thread_call(context: &mut libc::ucontext_t) {
     if !call::is_over() && !arch::is_stoppable() {
         return;
@@ -70,7 +71,7 @@ fn make_thread_call(context: &mut libc::ucontext_t) {
         unsafe { process_info::info().entry.read_volatile() } as i64;
 }
 
-/// Handler of the call that the thread makes.
+/// Handler of the call that [`make_thread_call`] causes.
 unsafe extern "C" fn recover() -> u64 {
     let rt = runtime();
     if recovery::check(rt, call::ABANDONED).is_ok() {

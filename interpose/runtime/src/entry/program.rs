@@ -62,7 +62,9 @@ impl Edge for ProgramEdge {
         Self::abi().canonical(Domain::ErrorCode, code)
     }
 
-    /// The program's memory is that of a cut, so it must not be written.
+    /// True if the program was rewound.
+    ///
+    /// The program's memory is then that of a cut, and must not be written.
     #[inline]
     fn is_void(_: c_int) -> bool {
         arch::is_rewound()
@@ -86,7 +88,7 @@ impl Edge for ProgramEdge {
         degrees(real_comm(runtime(), VirtComm(comm as *mut c_void)))
     }
 
-    /// The variables of the preload library have Open MPI's values.
+    /// Returns the value of a variable of the preload library, which is Open MPI's value.
     fn variable(name: &'static CStr) -> isize {
         match name {
             name if name == c"MPI_UNWEIGHTED" => 2,

@@ -115,7 +115,7 @@ entries! {
     enter_few: "Enters procedures with up to six arguments.";
     enter_some: "Enters procedures with up to eight arguments.",
         "push qword ptr [r11 + 16]", "push qword ptr [r11 + 8]";
-    enter_many: "Enters procedures with any number of arguments.",
+    enter_many: "Enters procedures with up to fourteen arguments.",
         "push qword ptr [r11 + 64]", "push qword ptr [r11 + 56]", "push qword ptr [r11 + 48]",
         "push qword ptr [r11 + 40]", "push qword ptr [r11 + 32]", "push qword ptr [r11 + 24]",
         "push qword ptr [r11 + 16]", "push qword ptr [r11 + 8]";
@@ -163,7 +163,7 @@ unsafe extern "C" fn resume() {
         "ret",
         "3:",
         "and byte ptr [rip + {after}], {others}",
-        // The outermost frame, if this one has left callbacks.
+        // Selects the outermost frame, since the recovery may have left callbacks.
         "mov rbp, qword ptr [rip + {base}]",
         "sub rbp, {frame_size}",
         "mov rsp, rbp",
@@ -270,9 +270,10 @@ unsafe extern "C" fn enter_diverted() {
 
 /// Receives the preload library's call before an effect on files.
 ///
-/// The call has up to six register arguments. It is passed to the runtime's stack, below the part
+/// The call has up to six register arguments. It continues on the runtime's stack, below the part
 /// in use and below the frame of the last call, which stays readable
-/// ([`crate::checkpoint_watchdog`]). Calls by the runtime itself are ignored.
+/// ([`crate::checkpoint_watchdog`]). Calls by the runtime itself are ignored, and those of other
+/// threads go to [`crate::user::record_unlocked_effect`].
 ///
 /// # Safety
 /// The arguments must be those of [`understudy_abi::effect::Hook`].
@@ -290,14 +291,14 @@ pub unsafe extern "C" fn file_effect() {
         on_other_stack!(
             "mov rsp, qword ptr [rip + {top}]",
             "sub rsp, {frame_size}",
-            "call {note}",
+            "call {record_effect}",
         ),
         "9: ret",
         ".cfi_endproc",
         owner = sym MAIN_THREAD,
         top = sym TOP,
         frame_size = const FRAME_SIZE,
-        note = sym crate::user::file_effect,
+        record_effect = sym crate::user::file_effect,
         others = sym crate::user::record_unlocked_effect,
         zone_shift = const ZONE_SHIFT,
         zone_tag = const ZONE_TAG,
@@ -306,7 +307,7 @@ pub unsafe extern "C" fn file_effect() {
 
 /// Implements `enter_many`, which serves every procedure, with calls counted.
 ///
-/// At a call that is due, [`crate::fault::strike_at_call`] is called first.
+/// At a call for which a fault is due, [`crate::fault::strike_at_call`] is called first.
 ///
 /// # Safety
 /// As [`ENTRIES`].

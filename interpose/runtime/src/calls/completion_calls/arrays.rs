@@ -51,7 +51,7 @@ impl RequestArrays {
         if count == 0 {
             return Ok(ManyResult::Ended);
         }
-        // SAFETY: the program's arrays have `count` elements from index `first` on.
+        // SAFETY: the caller guarantees `count` elements from index `first` on.
         unsafe {
             let statuses = if self.statuses.is_null() {
                 self.statuses
@@ -74,7 +74,7 @@ impl RequestArrays {
         if self.statuses.is_null() || !is_foreign_abi() {
             return Vec::new();
         }
-        // SAFETY: the program's array of `count` statuses.
+        // SAFETY: the caller guarantees an array of `count` statuses; null is excluded above.
         (0..self.count)
             .map(|index| unsafe { (*self.statuses.add(index)).error })
             .collect()

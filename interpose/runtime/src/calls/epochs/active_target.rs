@@ -18,6 +18,7 @@ use crate::{attempt, cut, work_flags};
 use std::ffi::c_int;
 use understudy_mpi::real_types::{RealGroup, RealWin};
 
+/// `MPI_MODE_NOSUCCEED` of Open MPI.
 const NO_SUCCEED: c_int = 16;
 
 /// `MPI_Win_fence`: a cut point, as a collective over the window's communicator is.
@@ -82,7 +83,7 @@ fn call_with_group(
     }
 }
 
-/// Calls the library's post, start, complete or wait for a window with spawned processes.
+/// Calls the library's post, start, complete, wait or test for a window with spawned processes.
 ///
 /// The handler then returns the library's return code. The procedure may wait until other processes
 /// call MPI, so no cut can be taken meanwhile.
@@ -254,7 +255,7 @@ pub unsafe extern "C" fn MPI_Win_wait(win: VirtWin) -> c_int {
 pub unsafe extern "C" fn MPI_Win_test(win: VirtWin, flag: *mut c_int) -> c_int {
     let rt = runtime();
     let procedure = Proc::MPI_Win_test;
-    // SAFETY: the real library checks its arguments.
+    // SAFETY: MPI requires the program's arguments to be valid.
     unless_spawned!(rt, procedure, win, |real| Ok(unsafe {
         real::PMPI_Win_test(real, flag)
     }));
@@ -273,7 +274,7 @@ pub unsafe extern "C" fn MPI_Win_test(win: VirtWin, flag: *mut c_int) -> c_int {
         exposure::receive_arrived(rt, win),
         EXCHANGE_FAILED
     )) {}
-    // SAFETY: the program's address for the result.
+    // SAFETY: MPI requires the program's address for the result to be valid.
     unsafe { flag.write(c_int::from(end_if_completed(rt, win))) };
     SUCCESS
 }

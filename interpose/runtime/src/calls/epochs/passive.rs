@@ -1,6 +1,7 @@
 //! Passive target epochs (MPI 4.1, 12.5.3 and 12.5.4).
 //!
-//! The runtime implements locks of windows whose memory all members share, the library all others.
+//! The runtime implements locks of windows whose memory all members share, and the library those of
+//! all other windows.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use super::epoch_ends::{EXCHANGE_FAILED, check, direct_access, finish_and_record, or_end};
@@ -28,17 +29,17 @@ const PAUSE: Duration = Duration::from_micros(50);
 /// Time for which waits for shared locks yield to waits for exclusive locks.
 const SHARED_LOCK_DELAY: Duration = Duration::from_millis(10);
 
-/// Lets the library make progress with messages.
+/// Orders memory accesses, and lets the library make progress with messages.
 fn make_progress(rt: &Runtime, win: VirtWin) -> Result<(), Rewound> {
     fence(Ordering::SeqCst);
     arch::mark_short_wait();
     recovery::check_own(rt, exposure::receive_arrived(rt, win), EXCHANGE_FAILED).map(drop)
 }
 
-/// Waits until a lock has been taken.
+/// Waits until `take` has taken a lock.
 ///
-/// A cut may be taken meanwhile. If the program is rolled back to this cut, the call starts from
-/// its entry.
+/// The argument of `take` is true after a long wait. A cut may be taken meanwhile. If the program
+/// is rolled back to this cut, the call starts from its entry.
 fn wait(rt: &Runtime, win: VirtWin, take: impl Fn(bool) -> bool) -> Result<(), Rewound> {
     if take(false) {
         return Ok(());
@@ -63,8 +64,8 @@ fn wait(rt: &Runtime, win: VirtWin, take: impl Fn(bool) -> bool) -> Result<(), R
 
 /// Completes a procedure that has taken a lock.
 ///
-/// After fences, only the library can check whether the lock is allowed. If not, the lock is
-/// released.
+/// After fences, only the library can check whether the lock is allowed; `undo` releases a lock
+/// that is not allowed.
 fn finish_lock(
     rt: &Runtime,
     procedure: Proc,

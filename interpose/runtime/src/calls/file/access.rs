@@ -170,7 +170,7 @@ fn is_on_nfs(open: &std::fs::File) -> bool {
 
 /// Excludes conflicting accesses of other processes, if necessary.
 ///
-/// Exclusion is necessary if the file is atomic, or on NFS and used by several hosts.
+/// Exclusion is necessary if the file is atomic, or on NFS while the job has several nodes.
 fn locked<T>(
     rt: &Runtime,
     file: &OpenFile,
@@ -190,7 +190,7 @@ fn locked<T>(
     }
 }
 
-/// Reads up to the end of the file.
+/// Reads these ranges up to the end of the file; returns the number of bytes.
 fn read_ranges(open: &std::fs::File, ranges: &[Range], into: &mut [u8]) -> io::Result<usize> {
     let mut done = 0;
     for &(offset, length) in ranges {
@@ -222,7 +222,7 @@ unsafe fn read(
         })
     };
     if let Some(plain) = memory.plain() {
-        // SAFETY: `plain` is the program's buffer, which has no other users during the call.
+        // SAFETY: MPI requires the program's buffer to be valid and to have no other users now.
         return Ok(read(unsafe { &mut *plain })? as u64);
     }
     let mut data = vec![0; memory.bytes() as usize];

@@ -33,9 +33,9 @@ fn status_of(bytes: u64) -> Status {
     }
 }
 
-/// Waits until all processes of a collective write have written.
+/// Waits until all processes of a collective write have written; does nothing after a read.
 ///
-/// A process that reads afterwards finds the data of all other processes.
+/// A process that reads after a collective write finds the data of all other processes.
 fn end_together(rt: &Runtime, fh: VirtFile, direction: AccessDirection) -> FileResult<()> {
     match direction {
         AccessDirection::Write => Ok(comm_of(rt, &entry(rt, fh)?).barrier()?),
@@ -56,7 +56,7 @@ unsafe fn access_blocking(
     is_collective: bool,
     status: *mut Status,
 ) -> FileResult<()> {
-    // SAFETY: the program's buffer, and its address for the status or null.
+    // SAFETY: MPI requires the program's arguments to be valid; `status` may be null.
     unsafe {
         if is_collective && (direction == AccessDirection::Write || at == AccessStart::Ordered) {
             together(rt, fh)?;
@@ -64,7 +64,7 @@ unsafe fn access_blocking(
             cut::here(rt)?;
         }
         let done = access(rt, fh, direction, at, buffer);
-        // The other processes wait, although this process may have failed.
+        // The other processes wait in the barrier even if the access of this process has failed.
         if is_collective && matches!(done, Ok(_) | Err(FileFailure::Class(_))) {
             end_together(rt, fh, direction)?;
         }
@@ -89,7 +89,7 @@ unsafe fn access_nonblocking(
         return Err(class(ERR_ARG));
     }
     cut::here(rt)?;
-    // SAFETY: the program's buffer, and its address for the request.
+    // SAFETY: MPI requires the program's arguments to be valid.
     unsafe {
         let bytes = access(rt, fh, direction, at, buffer)?;
         let done = requests::add_done(
@@ -126,7 +126,7 @@ unsafe fn begin_split(
     } else {
         cut::here(rt)?;
     }
-    // SAFETY: the program's buffer.
+    // SAFETY: MPI requires the program's buffer to be valid.
     let done = unsafe { access(rt, fh, direction, at, buffer) };
     if is_together && matches!(done, Ok(_) | Err(FileFailure::Class(_))) {
         end_together(rt, fh, direction)?;
@@ -155,7 +155,7 @@ unsafe fn end_split(
     if let Some(mut file) = file::get_mut(rt, fh) {
         file.split = None;
     }
-    // SAFETY: the program's address for the status, or null.
+    // SAFETY: MPI requires the program's address for the status to be valid or null.
     unsafe { put_status(status, status_of(bytes)) };
     Ok(())
 }
@@ -173,7 +173,7 @@ macro_rules! blocking {
         ) -> c_int {
             let rt = $crate::calls::runtime();
             let at = blocking!(@ $at $(, $offset)?);
-            // SAFETY: the program's arguments are passed on.
+            // SAFETY: MPI requires the program's arguments to be valid.
             let done = unsafe {
                 let (direction, buffer) =
                     (AccessDirection::$direction, buffer(buf, count, datatype));
@@ -215,7 +215,7 @@ macro_rules! nonblocking {
         ) -> c_int {
             let rt = $crate::calls::runtime();
             let at = blocking!(@ $at $(, $offset)?);
-            // SAFETY: the program's arguments are passed on.
+            // SAFETY: MPI requires the program's arguments to be valid.
             let done = unsafe {
                 let (direction, buffer) =
                     (AccessDirection::$direction, buffer(buf, count, datatype));
@@ -251,7 +251,7 @@ macro_rules! split {
         ) -> c_int {
             let rt = $crate::calls::runtime();
             let at = blocking!(@ $at $(, $offset)?);
-            // SAFETY: the program's arguments are passed on.
+            // SAFETY: MPI requires the program's arguments to be valid.
             let done = unsafe {
                 let (direction, buffer) =
                     (AccessDirection::$direction, buffer(buf, count, datatype));
@@ -262,7 +262,7 @@ macro_rules! split {
 
         pub unsafe extern "C" fn $end(fh: VirtFile, _buf: $buffer, status: *mut Status) -> c_int {
             let rt = $crate::calls::runtime();
-            // SAFETY: the program's arguments are passed on.
+            // SAFETY: MPI requires the program's arguments to be valid.
             let done = unsafe { end_split(rt, fh, SplitCollective::$split, status) };
             finish(rt, Proc::$end, fh, done)
         }
@@ -270,12 +270,14 @@ macro_rules! split {
 }
 
 split! {
-    MPI_File_read_at_all_begin, MPI_File_read_at_all_end, ReadAt, Read, To, AccessStart::Offset, offset;
-    MPI_File_write_at_all_begin, MPI_File_write_at_all_end, WriteAt, Write, From, AccessStart::Offset,
-        offset;
+    MPI_File_read_at_all_begin, MPI_File_read_at_all_end, ReadAt, Read, To,
+        AccessStart::Offset, offset;
+    MPI_File_write_at_all_begin, MPI_File_write_at_all_end, WriteAt, Write, From,
+        AccessStart::Offset, offset;
     MPI_File_read_all_begin, MPI_File_read_all_end, Read, Read, To, AccessStart::Individual;
     MPI_File_write_all_begin, MPI_File_write_all_end, Write, Write, From, AccessStart::Individual;
-    MPI_File_read_ordered_begin, MPI_File_read_ordered_end, ReadOrdered, Read, To, AccessStart::Ordered;
+    MPI_File_read_ordered_begin, MPI_File_read_ordered_end, ReadOrdered, Read, To,
+        AccessStart::Ordered;
     MPI_File_write_ordered_begin, MPI_File_write_ordered_end, WriteOrdered, Write, From,
         AccessStart::Ordered;
 }
@@ -296,7 +298,7 @@ pub unsafe extern "C" fn MPI_File_seek(fh: VirtFile, offset: i64, whence: c_int)
 
 pub unsafe extern "C" fn MPI_File_get_position(fh: VirtFile, offset: *mut i64) -> c_int {
     let rt = runtime();
-    // SAFETY: the program's address for the result.
+    // SAFETY: MPI requires the program's address for the result to be valid.
     let outcome = entry(rt, fh).and_then(|file| unsafe { put(offset, file.position as i64) });
     finish(rt, Proc::MPI_File_get_position, fh, outcome)
 }

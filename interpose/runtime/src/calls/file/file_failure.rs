@@ -127,9 +127,9 @@ pub(super) fn comm_of(rt: &Runtime, file: &OpenFile) -> RealComm {
 /// Writes a value to an address of the program.
 ///
 /// # Safety
-/// `to` is valid for the value, or null.
+/// `to` must be valid for the value, or null.
 pub(super) unsafe fn put<T>(to: *mut T, value: T) -> FileResult<()> {
-    // SAFETY: `to` is valid for the value, or null.
+    // SAFETY: the caller passes an address that is valid for the value, or null.
     unsafe { arguments::put(to, value) }.map_err(class)
 }
 
@@ -144,7 +144,9 @@ pub(super) fn together(rt: &Runtime, fh: VirtFile) -> FileResult<()> {
     Ok(cut::collective(rt, comm)?)
 }
 
-/// Agrees on one outcome: an error of one process is an error of all.
+/// Agrees on one outcome: an error of one process is an error of all. Collective.
+///
+/// An error of the library is returned at once, without any exchange.
 pub(super) fn agree(comm: RealComm, outcome: FileResult<()>) -> FileResult<()> {
     let code = match outcome {
         Ok(()) => SUCCESS,

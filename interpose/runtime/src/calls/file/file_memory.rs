@@ -39,7 +39,7 @@ pub(super) struct AccessMemory {
     /// True if the data have no gaps and are in the order of memory.
     is_plain: bool,
     representation: Representation,
-    /// Type map of an element that is too long to be packed by the library.
+    /// Type map of an element that the library cannot pack; `None` if it can.
     pieces: Option<Arc<TypeMap>>,
 }
 
@@ -146,7 +146,7 @@ impl AccessMemory {
     fn pack(&self, rt: &Runtime, first: u64, count: u64, into: &mut [u8]) -> FileResult<()> {
         let (from, count, length) = (self.element(first), count as c_int, into.len());
         let (datatype, to) = (real_datatype(rt, self.datatype), into.as_mut_ptr().cast());
-        // SAFETY: elements of the program, and room for their data.
+        // SAFETY: MPI requires the program's elements to be valid; `into` has room for their data.
         local(unsafe {
             match self.representation {
                 Representation::Native => {
@@ -181,7 +181,7 @@ impl AccessMemory {
     fn unpack(&self, rt: &Runtime, first: u64, count: u64, from: &[u8]) -> FileResult<()> {
         let (to, count, length) = (self.element(first), count as c_int, from.len());
         let (datatype, from) = (real_datatype(rt, self.datatype), from.as_ptr().cast());
-        // SAFETY: the data of this number of elements, and the program's memory for them.
+        // SAFETY: `from` has the data of `count` elements; MPI requires valid memory for them.
         local(unsafe {
             match self.representation {
                 Representation::Native => {
@@ -219,13 +219,13 @@ impl AccessMemory {
     /// The elements must be the program's buffer.
     pub(super) unsafe fn gather(&self, rt: &Runtime) -> FileResult<Cow<'_, [u8]>> {
         if let Some(plain) = self.plain() {
-            // SAFETY: `plain` is the program's buffer, which does not change during the call.
+            // SAFETY: MPI requires the program's buffer to be valid and unchanged during the call.
             return Ok(Cow::Borrowed(unsafe { &*plain }));
         }
         let mut data = vec![0; self.bytes() as usize];
         if let Some(map) = &self.pieces {
             self.walk(map, data.len(), |at, address, length| {
-                // SAFETY: a part of an element of the program.
+                // SAFETY: a part of an element, which MPI requires to be valid.
                 let piece = unsafe { std::slice::from_raw_parts(address, length) };
                 data[at..at + length].copy_from_slice(piece);
             });
@@ -247,8 +247,8 @@ impl AccessMemory {
         }
         if let Some(map) = &self.pieces {
             self.walk(map, data.len(), |at, address, length| {
-                // SAFETY: a part of an element of the program, which has no other users during the
-                // call.
+                // SAFETY: a part of an element, which MPI requires to be valid and to have no other
+                // users during the call.
                 let piece = unsafe { std::slice::from_raw_parts_mut(address, length) };
                 piece.copy_from_slice(&data[at..at + length]);
             });

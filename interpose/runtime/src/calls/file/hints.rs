@@ -31,7 +31,7 @@ pub unsafe extern "C" fn MPI_File_get_info(fh: VirtFile, info_used: *mut VirtInf
     let rt = runtime();
     let made =
         entry(rt, fh).and_then(|file| info::create(rt, &file.info).map_err(FileFailure::Library));
-    // SAFETY: the program's address for the handle.
+    // SAFETY: MPI requires the program's address for the handle to be valid.
     let outcome = made.and_then(|handle| unsafe { put(info_used, handle) });
     finish(rt, Proc::MPI_File_get_info, fh, outcome)
 }

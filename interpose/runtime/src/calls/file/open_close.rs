@@ -44,7 +44,7 @@ unsafe fn path_of(name: *const c_char) -> FileResult<PathBuf> {
     if name.is_null() {
         return Err(class(ERR_ARG));
     }
-    // SAFETY: a C string of the program; null is excluded above.
+    // SAFETY: null is excluded above; MPI requires any other address to be a C string.
     let name = unsafe { CStr::from_ptr(name) };
     let plain = CString::new(without_type(name)).map_err(|_| class(ERR_BAD_FILE))?;
     if plain.is_empty() {
@@ -124,7 +124,7 @@ fn can_create(path: &Path) -> bool {
         .parent()
         .and_then(|above| CString::new(above.as_os_str().as_bytes()).ok());
     let is_writable = |directory: CString| {
-        // SAFETY: faccessat(2) with a C string.
+        // SAFETY: faccessat(2) reads the C string and accesses no other memory.
         unsafe {
             libc::faccessat(
                 libc::AT_FDCWD,
@@ -157,7 +157,7 @@ fn shared_paths(rt: &Runtime, path: &Path, file_comm: VirtComm) -> [PathBuf; 2] 
 
 /// State of an opened file that all its processes have agreed on.
 struct AgreedOpening {
-    /// Length of the file before the first write; 0 if it is not needed.
+    /// Length of the file before the first write; 0 without `MPI_MODE_APPEND`.
     length: u64,
     /// Path of the hidden file for the shared pointer; empty if it cannot be created.
     shared_path: PathBuf,
@@ -338,11 +338,11 @@ pub unsafe extern "C" fn MPI_File_close(fh: *mut VirtFile) -> c_int {
             Err(class(ERR_ARG)),
         );
     }
-    // SAFETY: the program's address of a handle.
+    // SAFETY: MPI requires the program's address of a handle to be valid.
     let handle = unsafe { *fh };
     let closed = close(rt, handle);
     if file::get(rt, handle).is_none() {
-        // SAFETY: the program's address of a handle.
+        // SAFETY: MPI requires the program's address of a handle to be valid.
         unsafe { *fh = errhandler::null_file(rt) };
     }
     finish(rt, Proc::MPI_File_close, handle, closed)
@@ -350,7 +350,7 @@ pub unsafe extern "C" fn MPI_File_close(fh: *mut VirtFile) -> c_int {
 
 pub unsafe extern "C" fn MPI_File_delete(filename: *const c_char, _info: VirtInfo) -> c_int {
     let rt = runtime();
-    // SAFETY: a C string of the program.
+    // SAFETY: MPI requires the program to pass a C string.
     let deleted = unsafe { path_of(filename) }.and_then(|path| delete(rt, &path));
     finish(
         rt,

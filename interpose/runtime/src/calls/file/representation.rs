@@ -26,10 +26,10 @@ pub unsafe extern "C" fn MPI_Register_datarep(
         write_conversion_fn.is_some(),
         dtype_file_extent_fn.is_some(),
     ];
-    // SAFETY: a C string of the program, or null.
+    // SAFETY: MPI requires the program to pass a C string; null is allowed here.
     let rc = unsafe { representation::register_real(datarep, given) };
     if !datarep.is_null() {
-        // SAFETY: a C string of the program.
+        // SAFETY: MPI requires the program to pass a C string.
         let name = unsafe { CStr::from_ptr(datarep) };
         representation::record(rt, name, given, rc);
     }

@@ -39,7 +39,9 @@ pub(super) fn advance(rt: &Runtime, file: &OpenFile, units: u64) -> FileResult<u
     change(rt, file, |old| old + units)
 }
 
-/// Resets the pointer to its start; all processes have entered, and wait.
+/// Resets the pointer to its start.
+///
+/// Must be called in one process, while all others wait.
 pub(super) fn reset(file: &OpenFile) -> FileResult<()> {
     Ok(shared_pointer::reset(file)?)
 }
@@ -85,7 +87,7 @@ pub unsafe extern "C" fn MPI_File_seek_shared(fh: VirtFile, offset: i64, whence:
 pub unsafe extern "C" fn MPI_File_get_position_shared(fh: VirtFile, offset: *mut i64) -> c_int {
     let rt = runtime();
     let current = entry(rt, fh).and_then(|file| position(&file));
-    // SAFETY: the program's address for the result.
+    // SAFETY: MPI requires the program's address for the result to be valid.
     let outcome: std::result::Result<(), FileFailure> =
         current.and_then(|current| unsafe { super::file_failure::put(offset, current as i64) });
     finish(rt, Proc::MPI_File_get_position_shared, fh, outcome)

@@ -22,6 +22,7 @@ use std::sync::Arc;
 use understudy_catalogue::message;
 use understudy_mpi::comm::Extreme;
 
+/// `MPI_DISPLACEMENT_CURRENT`.
 const DISPLACEMENT_CURRENT: i64 = -54_278_278;
 
 /// Returns the view of a file that has just been opened (14.2.1).
@@ -50,7 +51,7 @@ unsafe fn representation_of(name: *const c_char) -> FileResult<Representation> {
     if name.is_null() {
         return Err(class(ERR_ARG));
     }
-    // SAFETY: a C string of the program; null is excluded above.
+    // SAFETY: null is excluded above; MPI requires any other address to be a C string.
     let name = unsafe { CStr::from_ptr(name) }.to_bytes();
     match &name.to_ascii_lowercase()[..] {
         b"native" | b"internal" => Ok(Representation::Native),
@@ -149,7 +150,7 @@ pub unsafe extern "C" fn MPI_File_set_view(
     info: VirtInfo,
 ) -> c_int {
     let rt = runtime();
-    // SAFETY: a C string of the program.
+    // SAFETY: MPI requires the program to pass a C string.
     let view = unsafe { representation_of(datarep) }.and_then(|representation| {
         entry(rt, fh).and_then(|file| new_view(rt, &file, disp, etype, filetype, representation))
     });
@@ -172,7 +173,8 @@ pub unsafe extern "C" fn MPI_File_get_view(
             Representation::Native => &b"native"[..],
             Representation::External32 => b"external32",
         };
-        // SAFETY: the program's addresses; the text is shorter than MPI_MAX_DATAREP_STRING.
+        // SAFETY: MPI requires the program's addresses to be valid, with room for
+        // MPI_MAX_DATAREP_STRING characters; the text is shorter.
         unsafe {
             put(disp, view.displacement as i64)?;
             put(etype, equal(view.etype)?)?;
@@ -198,7 +200,7 @@ pub unsafe extern "C" fn MPI_File_get_byte_offset(
         let unit = u64::try_from(offset).map_err(|_| class(ERR_ARG))?;
         Ok(layout_of(rt, fh, &file)?.position(unit * file.view.unit) as i64)
     };
-    // SAFETY: the program's address for the result.
+    // SAFETY: MPI requires the program's address for the result to be valid.
     let outcome = position().and_then(|position| unsafe { put(disp, position) });
     finish(rt, Proc::MPI_File_get_byte_offset, fh, outcome)
 }
@@ -224,7 +226,7 @@ pub unsafe extern "C" fn MPI_File_get_type_extent(
         })?;
         Ok(extent)
     };
-    // SAFETY: the program's address for the result.
+    // SAFETY: MPI requires the program's address for the result to be valid.
     let outcome = measure().and_then(|value| unsafe { put(extent, value) });
     finish(rt, Proc::MPI_File_get_type_extent, fh, outcome)
 }

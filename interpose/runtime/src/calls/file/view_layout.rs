@@ -11,7 +11,7 @@ use crate::objects::file::{self, FileView, OpenFile};
 use std::sync::Arc;
 use understudy_catalogue::message;
 
-/// Largest number of pieces in a view.
+/// Largest number of pieces in a view's file type.
 const MAX_PIECES: usize = 1 << 24;
 
 /// Returns the offsets of the data of a file's view.

@@ -62,7 +62,7 @@ fn size_of(rt: &Runtime, fh: VirtFile) -> FileResult<u64> {
 
 pub unsafe extern "C" fn MPI_File_get_size(fh: VirtFile, size: *mut i64) -> c_int {
     let rt = runtime();
-    // SAFETY: the program's address for the result.
+    // SAFETY: MPI requires the program's address for the result to be valid.
     let outcome = size_of(rt, fh).and_then(|bytes| unsafe { put(size, bytes as i64) });
     finish(rt, Proc::MPI_File_get_size, fh, outcome)
 }
@@ -73,14 +73,14 @@ pub unsafe extern "C" fn MPI_File_get_group(fh: VirtFile, group: *mut VirtGroup)
         entry(rt, fh).and_then(|file| comm::members(rt, file.comm()).ok_or(class(ERR_COMM)));
     let made =
         members.and_then(|members| group::create(rt, members, 0).map_err(FileFailure::Library));
-    // SAFETY: the program's address for the handle.
+    // SAFETY: MPI requires the program's address for the handle to be valid.
     let outcome = made.and_then(|handle| unsafe { put(group, handle) });
     finish(rt, Proc::MPI_File_get_group, fh, outcome)
 }
 
 pub unsafe extern "C" fn MPI_File_get_amode(fh: VirtFile, amode: *mut c_int) -> c_int {
     let rt = runtime();
-    // SAFETY: the program's address for the result.
+    // SAFETY: MPI requires the program's address for the result to be valid.
     let outcome = entry(rt, fh).and_then(|file| unsafe { put(amode, file.mode) });
     finish(rt, Proc::MPI_File_get_amode, fh, outcome)
 }
@@ -105,7 +105,7 @@ pub unsafe extern "C" fn MPI_File_set_atomicity(fh: VirtFile, flag: c_int) -> c_
 
 pub unsafe extern "C" fn MPI_File_get_atomicity(fh: VirtFile, flag: *mut c_int) -> c_int {
     let rt = runtime();
-    // SAFETY: the program's address for the result.
+    // SAFETY: MPI requires the program's address for the result to be valid.
     let outcome = entry(rt, fh).and_then(|file| unsafe { put(flag, c_int::from(file.atomic)) });
     finish(rt, Proc::MPI_File_get_atomicity, fh, outcome)
 }

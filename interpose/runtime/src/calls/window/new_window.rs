@@ -11,7 +11,9 @@ use crate::{Runtime, recovery};
 use std::ffi::c_int;
 use understudy_mpi::real_types::RealWin;
 
-/// Returns a window without memory.
+/// Returns a window without memory for data.
+///
+/// `cells` is 0 if there is no memory for the values of the predefined attributes.
 pub(super) fn blank(rt: &Runtime, comm: VirtComm, flavor: WindowFlavor) -> Window {
     Window {
         comm: comm::index(rt, comm).unwrap_or(comm::SELF),
@@ -32,7 +34,9 @@ pub(super) fn blank(rt: &Runtime, comm: VirtComm, flavor: WindowFlavor) -> Windo
     }
 }
 
-/// Releases all resources of a window except the real window.
+/// Releases the communicator and the heap memory of a window.
+///
+/// The real window and the memory that members share are released by the caller.
 pub(super) fn release(rt: &Runtime, window: &Window) {
     if comm::has_spawned(rt, comm::handle(rt, window.comm)) {
         // If no other communicator contains the spawned processes, cuts may be taken again.

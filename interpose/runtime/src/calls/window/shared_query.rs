@@ -24,7 +24,7 @@ pub unsafe extern "C" fn MPI_Win_shared_query(
     let rt = runtime();
     let procedure = Proc::MPI_Win_shared_query;
     if window::has_spawned(rt, win) {
-        // SAFETY: the real library checks its arguments.
+        // SAFETY: MPI requires the program's arguments to be valid.
         let rc = unsafe {
             real::PMPI_Win_shared_query(real_win(rt, win), rank, size, disp_unit, baseptr)
         };
@@ -36,7 +36,7 @@ pub unsafe extern "C" fn MPI_Win_shared_query(
         Some(window) => reachable(rt, &window, rank),
     };
     if let Ok((bytes, unit, base)) = part {
-        // SAFETY: the program's addresses for the results.
+        // SAFETY: null is excluded above; MPI requires other addresses to be valid.
         unsafe {
             size.write(bytes as isize);
             disp_unit.write(unit);

@@ -25,9 +25,9 @@ use understudy_mpi::real_types::{RealComm, RealInfo, RealWin};
 /// Alignment of memory from MPI_Win_allocate.
 const ALIGNMENT: u64 = 64;
 
-/// Creates a window with a communicator of its own.
+/// Creates a window; `constructor` creates the real window, and sets the memory.
 ///
-/// `constructor` creates the real window, and sets the memory.
+/// The window gets a communicator of its own, unless `comm` contains spawned processes.
 fn make(
     rt: &Runtime,
     comm: VirtComm,
@@ -92,7 +92,7 @@ macro_rules! create_window {
         }
         outcome!(cut::together($rt, $comm));
         match outcome!($made) {
-            // SAFETY: the program's address for the handle.
+            // SAFETY: null is excluded above; MPI requires any other address to be valid.
             Ok(window) => unsafe { $win.write(window) },
             Err(rc) => return handle_error($rt, $procedure, rc, Some($comm)),
         }
@@ -122,7 +122,7 @@ pub unsafe extern "C" fn MPI_Win_create(
             |window, window_comm, hints, new| {
                 (window.base, window.size, window.disp_unit) =
                     (base as u64, size as i64, disp_unit);
-                // SAFETY: the program's memory; the real library checks the rest.
+                // SAFETY: MPI requires valid memory; the real library checks the rest.
                 unsafe { real::PMPI_Win_create(base, size, disp_unit, hints, window_comm, new) }
             }
         )
@@ -143,8 +143,8 @@ fn share(window: &mut Window, window_comm: RealComm, region: SharedRegion) -> Re
 
 /// Allocates memory for a window of `MPI_Win_allocate`; collective.
 ///
-/// The members share the memory if possible. Otherwise it is a block of the program's malloc(3), as
-/// from `MPI_Alloc_mem`.
+/// The members share the memory if possible. Otherwise the memory is a block of the program's
+/// malloc(3), as from `MPI_Alloc_mem`.
 fn allocate(rt: &Runtime, window: &mut Window, window_comm: RealComm) -> Result<(), c_int> {
     let segment = Segment {
         size: window.size,
@@ -188,7 +188,7 @@ pub unsafe extern "C" fn MPI_Win_allocate(
                 (window.size, window.disp_unit) = (size as i64, disp_unit);
                 if comm::has_spawned(rt, comm) {
                     let allocate = real::PMPI_Win_allocate;
-                    // SAFETY: the program's address for the address.
+                    // SAFETY: MPI requires the program's address for the result to be valid.
                     return unsafe {
                         with_spawned::allocate(window, (hints, window_comm, new), baseptr, allocate)
                     };
@@ -197,8 +197,8 @@ pub unsafe extern "C" fn MPI_Win_allocate(
                     return rc;
                 }
                 let base = window.base as *mut c_void;
-                // SAFETY: `size` bytes of the program's memory, and the program's address for the
-                // result.
+                // SAFETY: `allocate` has provided `size` bytes; MPI requires a valid address for
+                // the result.
                 unsafe {
                     baseptr.cast::<*mut c_void>().write_unaligned(base);
                     real::PMPI_Win_create(base, size, disp_unit, hints, window_comm, new)
@@ -240,7 +240,7 @@ pub unsafe extern "C" fn MPI_Win_allocate_shared(
                 (window.size, window.disp_unit) = (size as i64, disp_unit);
                 if comm::has_spawned(rt, comm) {
                     let allocate = real::PMPI_Win_allocate_shared;
-                    // SAFETY: the program's address for the address.
+                    // SAFETY: MPI requires the program's address for the result to be valid.
                     return unsafe {
                         with_spawned::allocate(window, (hints, window_comm, new), baseptr, allocate)
                     };
@@ -249,8 +249,8 @@ pub unsafe extern "C" fn MPI_Win_allocate_shared(
                 if let Err(rc) = region.and_then(|region| share(window, window_comm, region)) {
                     return rc;
                 }
-                // SAFETY: a communicator, the process's segment, and the program's address for the
-                // result.
+                // SAFETY: `share` has set the segment of this process; MPI requires a valid address
+                // for the result.
                 unsafe {
                     let base = window.base as *mut c_void;
                     baseptr.cast::<*mut c_void>().write_unaligned(base);
@@ -289,7 +289,7 @@ pub unsafe extern "C" fn MPI_Win_create_dynamic(
 
 pub unsafe extern "C" fn MPI_Win_attach(win: VirtWin, base: *mut c_void, size: isize) -> c_int {
     let rt = runtime();
-    // SAFETY: the program's memory; the real library checks the rest.
+    // SAFETY: MPI requires valid memory; the real library checks the rest.
     let rc = attempt!(rt, unsafe {
         real::PMPI_Win_attach(real_win(rt, win), base, size)
     });
@@ -324,7 +324,7 @@ pub unsafe extern "C" fn MPI_Win_detach(win: VirtWin, base: *const c_void) -> c_
 pub unsafe extern "C" fn MPI_Win_free(win: *mut VirtWin) -> c_int {
     let rt = runtime();
     let procedure = Proc::MPI_Win_free;
-    // SAFETY: the program's address of a handle.
+    // SAFETY: MPI requires the program's address of a handle to be valid.
     let Some(handle) = (!win.is_null()).then(|| unsafe { *win }) else {
         return handle_error(rt, procedure, ERR_ARG, None);
     };
@@ -354,7 +354,7 @@ pub unsafe extern "C" fn MPI_Win_free(win: *mut VirtWin) -> c_int {
         ));
         release(rt, &window);
     }
-    // SAFETY: the program's address of a handle.
+    // SAFETY: MPI requires the program's address of a handle to be valid.
     unsafe { *win = window::null_handle(rt) };
     SUCCESS
 }
@@ -373,7 +373,7 @@ pub unsafe extern "C" fn MPI_Win_get_group(win: VirtWin, group: *mut VirtGroup) 
     }
     match group::create(rt, members, session) {
         Ok(made) => {
-            // SAFETY: the program's address for the handle.
+            // SAFETY: MPI requires the program's address for the handle to be valid.
             unsafe { *group = made };
             SUCCESS
         }
@@ -410,7 +410,7 @@ pub unsafe extern "C" fn MPI_Win_get_info(win: VirtWin, info_used: *mut VirtInfo
     };
     let made = hints.and_then(|hints| info::create(rt, &hints));
     if let Ok(info) = made {
-        // SAFETY: the program's address for the handle.
+        // SAFETY: MPI requires the program's address for the handle to be valid.
         unsafe { *info_used = info };
     }
     finish_win(rt, procedure, made.err().unwrap_or(SUCCESS), win)
@@ -427,7 +427,7 @@ pub unsafe extern "C" fn MPI_Win_set_name(win: VirtWin, win_name: *const c_char)
         drop(window);
         return finish_win(rt, procedure, ERR_ARG, win);
     }
-    // SAFETY: a C string of the program.
+    // SAFETY: MPI requires the program to pass a C string.
     let name = unsafe { CStr::from_ptr(win_name) }.to_bytes();
     window.name = name[..name.len().min(limit("MPI_MAX_OBJECT_NAME") - 1)].to_vec();
     SUCCESS
@@ -449,7 +449,7 @@ pub unsafe extern "C" fn MPI_Win_get_name(
     if win_name.is_null() || resultlen.is_null() {
         return finish_win(rt, procedure, ERR_ARG, win);
     }
-    // SAFETY: the program's array of MPI_MAX_OBJECT_NAME characters; the name is shorter.
+    // SAFETY: MPI requires room for MPI_MAX_OBJECT_NAME characters; the name is shorter.
     unsafe {
         put_text(win_name, &name);
         *resultlen = name.len() as c_int;
