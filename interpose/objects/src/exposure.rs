@@ -1,4 +1,4 @@
-//! General active target synchronization of windows (MPI 4.1, 12.5.2), from locks and messages.
+//! General active target synchronization of windows (MPI 4.1, 12.5.2), by locks and messages.
 //!
 //! ```text
 //!   origin                                                      target
@@ -91,7 +91,7 @@ pub fn send(rt: &Runtime, win: VirtWin, members: &[i32], message: SyncMessage) -
             ))?;
         }
         requests::table_mut(rt).count_sent(comm::worker_of(rt, comm, member));
-        // SAFETY: a request of the runtime.
+        // SAFETY: an active request of the runtime, and variables of this frame.
         check(unsafe { real::PMPI_Test(&mut request, &mut flag, &mut status) })?;
         if flag == 0 {
             let mut sent =
@@ -168,7 +168,7 @@ pub fn consume_messages(rt: &Runtime, win: VirtWin, members: &[i32], message: Sy
     all_received
 }
 
-/// Receives all messages that have arrived, on all windows.
+/// Receives all messages that have arrived, on all windows without spawned processes.
 ///
 /// # Errors
 /// The error of a real procedure.

@@ -16,7 +16,7 @@ pub const DUPLICATE: u64 = 1;
 /// `MPIR_ATTR_AINT` of MPICH: an attribute that is an integer of address size.
 const INTEGER: c_int = 1;
 
-/// MPICH's `MPII_Attr_copy_proxy`: the program's function, and its arguments.
+/// MPICH's `MPII_Attr_copy_proxy`, which calls the function that is the first argument.
 type CopyProxy = extern "C" fn(u64, c_int, c_int, u64, c_int, u64, *mut u64, *mut c_int) -> c_int;
 type DeleteProxy = extern "C" fn(u64, c_int, c_int, c_int, u64, u64) -> c_int;
 
@@ -63,7 +63,8 @@ extern "C" fn delete_by_proxy(call: &mut ProxyCall) -> u64 {
 
 /// Calls `int copy(object, keyval, extra_state, attribute_val_in, *attribute_val_out, *flag)`.
 ///
-/// Returns the value for the new object, or `None` if it gets no attribute with this key.
+/// Returns the value for the new object, or `None` if it gets no attribute with this key. Makes no
+/// call for a key without a copy function or with [`DUPLICATE`].
 pub(super) fn copy(
     rt: &Runtime,
     keyval: &Keyval,
@@ -142,7 +143,7 @@ pub(super) fn has_callbacks(keyval: &Keyval) -> bool {
     keyval.delete != 0 || ![0, DUPLICATE].contains(&keyval.copy)
 }
 
-/// Calls `int delete(object, keyval, attribute_val, extra_state)`.
+/// Calls `int delete(object, keyval, attribute_val, extra_state)`, if the key has such a function.
 pub(super) fn delete(
     rt: &Runtime,
     keyval: &Keyval,

@@ -1,8 +1,8 @@
 //! Processes that the program has spawned (MPI 4.1, 11.8) and that are not workers.
 //!
 //! Each process gives its own numbers to the spawned processes that it encounters. A number denotes
-//! one process as long as a communicator of this process contains it. A number is never reused, so
-//! groups can always distinguish their members.
+//! one process as long as a communicator of this process contains that process. A number is never
+//! reused, so groups can always distinguish their members.
 #![allow(unsafe_code)]
 
 use super::predefined_comms::handle;
@@ -47,7 +47,9 @@ pub fn with_group<T>(
     outcome
 }
 
-/// Visits the groups of all communicators with spawned processes, with their members' numbers.
+/// Visits the groups of all communicators with spawned processes that are not freed.
+///
+/// `then` gets each real group and the numbers of its members.
 pub fn visit(
     rt: &Runtime,
     mut then: impl FnMut(RealGroup, &[Worker]) -> mpi::Result<()>,
