@@ -91,7 +91,8 @@ pub(super) fn copy(
     let rc = match keyval.proxy {
         Some(proxy) => {
             let mut call = proxy_call(keyval, proxy, function, object, key, value);
-            // SAFETY: functions of the program; the program has called the handler that runs.
+            // SAFETY: MPI requires the program's functions to be valid; the program has called the
+            // MPI procedure that runs.
             let rc = unsafe { call_program_through(copy_by_proxy, &mut call) as c_int };
             (value_out, flag) = (call.value_out, call.flag);
             rc
@@ -106,8 +107,9 @@ pub(super) fn copy(
                 results[0],
                 results[1],
             ];
-            // SAFETY: a copy function of the program, not a constant. The program has called the
-            // handler that runs, and the pointers are valid until the function returns.
+            // SAFETY: a copy function, which MPI requires to be valid, not a constant. The program
+            // has called the MPI procedure that runs. The pointers are valid until the function
+            // returns.
             unsafe { call_program_with_six(function as *const c_void, arguments) as c_int }
         }
     };
@@ -164,7 +166,8 @@ pub(super) fn delete(
         abi::handle_for_program(rt, keyval.kind.handle_kind(), object),
         abi::integer_for_program(Domain::Keyval, key),
     );
-    // SAFETY: a delete function of the program; the program has called the handler that runs.
+    // SAFETY: MPI requires the program's delete function to be valid; the program has called the
+    // MPI procedure that runs.
     let rc = unsafe {
         match keyval.proxy {
             Some(proxy) => call_program_through(

@@ -48,7 +48,7 @@ impl<T: Copy> RecipeArguments<'_, T> {
     }
 }
 
-/// Returns the address arguments, of which there must be at least `count`.
+/// Returns the address arguments; fails if there are fewer than `count`.
 fn addresses(recipe: &Recipe, count: c_int) -> Result<*const isize, c_int> {
     let enough = usize::try_from(count).is_ok_and(|count| recipe.addresses.len() >= count);
     if enough {

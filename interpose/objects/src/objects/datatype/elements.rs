@@ -31,7 +31,7 @@ pub struct Elements {
     extent: usize,
 }
 
-/// Elements outside of the program's memory, aligned for any datatype.
+/// Copies of elements in the runtime's memory, aligned for any datatype.
 struct ElementBuffer {
     words: Vec<u128>,
     count: usize,
@@ -62,7 +62,7 @@ fn size_and_extent(datatype: RealDatatype) -> Option<(usize, usize)> {
     (codes == [SUCCESS; 2]).then_some(sizes)
 }
 
-/// Returns the only predefined datatype in a datatype.
+/// Returns the predefined datatype of all elements; `None` if the elements differ.
 fn only_base(rt: &Runtime, datatype: VirtDatatype) -> Option<VirtDatatype> {
     // The program may have freed the datatypes from which it is derived.
     let Some(recipe) =
@@ -223,7 +223,7 @@ impl Elements {
         }
     }
 
-    /// Combines each element of `into` with that of `from`.
+    /// Combines each element of `into` with that of `from`, and stores the result in `into`.
     ///
     /// # Errors
     /// The error of a real procedure.

@@ -125,8 +125,8 @@ fn make_of_workers(rt: &Runtime, world: RealGroup, members: &[Worker]) -> Result
 /// Creates a real group with spawned processes among its members.
 ///
 /// Selects the members from the union of the world's group and the groups of all communicators with
-/// spawned processes. `None` if the union does not contain all members: then the program cannot use
-/// the group.
+/// spawned processes. `None` if the union does not contain all members: then the program cannot
+/// pass the group to the library.
 fn make_of_spawned(rt: &Runtime, members: &[Worker]) -> Result<Option<RealGroup>, c_int> {
     with_world(rt, |world| {
         let size = comm::members(rt, comm::world_handle(rt)).map_or(0, |all| all.len());
@@ -169,7 +169,7 @@ pub fn release_all(rt: &Runtime) {
 /// Creates the real groups from the new world.
 ///
 /// Existing real groups belong to the library's former instance. After a recovery no communicator
-/// contains spawned processes.
+/// contains spawned processes, so groups with such members get no real group.
 pub fn rebuild(rt: &Runtime) {
     let outcome = with_world(rt, |world| {
         for (index, group) in objects(rt).groups.iter() {

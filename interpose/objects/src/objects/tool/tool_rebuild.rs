@@ -11,7 +11,9 @@ use crate::objects::rebuild_error::log_not_rebuilt;
 use std::ffi::{c_int, c_void};
 use understudy_mpi::call::NeverAbandoned;
 
-/// Recreates the real handles in a new MPI instance, after its communicators.
+/// Recreates the real handles in a new MPI instance, whose communicators must exist.
+///
+/// Also writes the last values of variables that are bound to objects.
 ///
 /// A handle of a variable that the library does not have any more stays invalid.
 pub fn rebuild(rt: &Runtime) {
