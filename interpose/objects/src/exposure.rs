@@ -64,7 +64,7 @@ fn record_message(rt: &Runtime, win: VirtWin, from: c_int, message: SyncMessage)
 /// Sends `message` to these members.
 ///
 /// # Errors
-/// The error of a real procedure.
+/// Fails if a real procedure fails.
 pub fn send(rt: &Runtime, win: VirtWin, members: &[i32], message: SyncMessage) -> mpi::Result<()> {
     let Some((comm, own)) = window_channel(rt, win) else {
         return Ok(());
@@ -105,7 +105,7 @@ pub fn send(rt: &Runtime, win: VirtWin, members: &[i32], message: SyncMessage) -
 /// Receives a message if one has arrived; returns true if so.
 ///
 /// # Errors
-/// The error of a real procedure.
+/// Fails if a real procedure fails.
 pub fn receive_arrived(rt: &Runtime, win: VirtWin) -> mpi::Result<bool> {
     let Some((comm, _)) = window_channel(rt, win) else {
         return Ok(false);
@@ -130,7 +130,7 @@ pub fn receive_arrived(rt: &Runtime, win: VirtWin) -> mpi::Result<bool> {
 /// Blocks until the next message has been received.
 ///
 /// # Errors
-/// The error of a real procedure.
+/// Fails if a real procedure fails.
 pub fn receive_next(rt: &Runtime, win: VirtWin) -> mpi::Result<()> {
     let Some((comm, _)) = window_channel(rt, win) else {
         return Ok(());
@@ -171,7 +171,7 @@ pub fn consume_messages(rt: &Runtime, win: VirtWin, members: &[i32], message: Sy
 /// Receives all messages that have arrived, on all windows without spawned processes.
 ///
 /// # Errors
-/// The error of a real procedure.
+/// Fails if a real procedure fails.
 pub fn receive_all_arrived(rt: &Runtime) -> mpi::Result<()> {
     let windows: Vec<VirtWin> = {
         let all = objects(rt);

@@ -51,7 +51,7 @@ const MESSAGE_BYTES: usize = 64;
 /// Sends a message to a worker.
 ///
 /// # Errors
-/// The error of a real procedure.
+/// Fails if a real procedure fails.
 pub fn send(rt: &Runtime, to: Worker, message: ConnectionMessage) -> mpi::Result<()> {
     let mut bytes = Box::new([0u8; MESSAGE_BYTES]);
     bincode::encode_into_slice(message, &mut bytes[..], standard())
@@ -93,7 +93,7 @@ pub fn send(rt: &Runtime, to: Worker, message: ConnectionMessage) -> mpi::Result
 /// Receives all messages that have arrived.
 ///
 /// # Errors
-/// The error of a real procedure.
+/// Fails if a real procedure fails.
 pub fn receive_arrived(rt: &Runtime) -> mpi::Result<()> {
     let Some(bridge) = comm::bridge(rt) else {
         return Ok(());

@@ -67,7 +67,7 @@ pub fn has_any_spawned(rt: &Runtime) -> bool {
 /// Refuses communicators with spawned processes, for files, which only workers can open.
 ///
 /// # Errors
-/// `MPI_ERR_UNSUPPORTED_OPERATION`, and a log line, if spawned processes are in the communicator.
+/// Fails with `MPI_ERR_UNSUPPORTED_OPERATION`, and a log line, if spawned processes are members.
 pub fn require_workers_only(rt: &Runtime, comm: VirtComm) -> Result<(), c_int> {
     if !has_spawned(rt, comm) {
         return Ok(());

@@ -67,7 +67,7 @@ fn record_counted(rt: &Runtime, comm: VirtComm, procedure: Proc) {
 /// Repeats the recorded collectives. Collective.
 ///
 /// # Errors
-/// The error of a real procedure.
+/// Fails if a real procedure fails.
 pub(super) fn repeat(comm: RealComm, firsts: &[CountedCollective]) -> mpi::Result<()> {
     let (or, own, mut all) = (RealOp(object(c"ompi_mpi_op_bor")), 0_u8, 0_u8);
     let (from, to) = ((&raw const own).cast(), (&raw mut all).cast());

@@ -202,7 +202,7 @@ impl Elements {
     /// Copies the elements that both buffers have.
     ///
     /// # Errors
-    /// The error of a real procedure.
+    /// Fails if a real procedure fails.
     ///
     /// # Safety
     /// The operands' memory must be valid.
@@ -226,7 +226,7 @@ impl Elements {
     /// Combines each element of `into` with that of `from`, and stores the result in `into`.
     ///
     /// # Errors
-    /// The error of a real procedure.
+    /// Fails if a real procedure fails.
     ///
     /// # Safety
     /// The operands' memory must be valid.

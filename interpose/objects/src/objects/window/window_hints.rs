@@ -38,7 +38,7 @@ impl WindowHints {
     /// Reads the hints of an info object.
     ///
     /// # Errors
-    /// The error of a real procedure.
+    /// Fails if a real procedure fails.
     pub fn read(rt: &Runtime, info: VirtInfo) -> Result<WindowHints, c_int> {
         let mut pairs = info::pairs(rt, info);
         let hint = pairs.iter().find(|(key, _)| key == NO_LOCKS);
