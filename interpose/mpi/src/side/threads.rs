@@ -20,7 +20,7 @@ use understudy_abi::assembly::return_from_signal;
 /// A thread cannot block this signal by libc's functions. The runtime uses the signal to stop
 /// threads of the program, but sends it with rt_tgsigqueueinfo(2), not with tgkill(2).
 const TERMINATION_SIGNAL: c_int = 33;
-/// Time limit for the termination of a thread.
+/// Time limit for the termination of all threads, and for each wait for ld.so's lock.
 const DEADLINE: Duration = Duration::from_secs(2);
 
 /// Offsets in `struct pthread`, and addresses of ld.so's lists.
@@ -116,7 +116,7 @@ impl Layout {
             .is_err()
         {
             if begin.elapsed() > DEADLINE {
-                // A thread of the MPI side was terminated while it had the lock.
+                // Presumably a thread of the MPI side was terminated while it had the lock.
                 break;
             }
             std::thread::yield_now();
@@ -168,7 +168,7 @@ const SA_SIGINFO: usize = 4;
 /// Terminates all threads of the MPI side, and removes them from ld.so's lists.
 ///
 /// # Safety
-/// No other code may need anything that these threads own. Their stacks stay mapped.
+/// No other code may need anything that these threads own. The threads' stacks stay mapped.
 pub unsafe fn end_all() -> Result<(), ResetError> {
     let layout = Layout::get()?;
     let termination: Action = [
@@ -222,7 +222,7 @@ impl Layout {
 
     /// Returns the kernel's number of the thread; zero if it has exited.
     fn number(&self, thread: usize) -> i32 {
-        // SAFETY: words of the thread's structure.
+        // SAFETY: words of the thread's structure, which stays mapped after the thread's exit.
         let [number, exit_word] = [self.number, self.exit_word].map(|offset| unsafe {
             (*((thread + offset) as *const AtomicI32)).load(Ordering::Relaxed)
         });
