@@ -48,10 +48,11 @@ pub fn receive(
     (RequestState::Active, request, rc)
 }
 
-/// Creates the real request of a persistent send or receive; returns it with the return code.
+/// Creates the real request of a persistent send or receive.
 ///
-/// Returns a null request and success for all other kinds. The real request of a buffered send is
-/// never started: it is created so that the library checks the arguments.
+/// Returns the request and the return code; a null request and success for all other kinds. The
+/// real request of a buffered send is never started: it is created so that the library checks the
+/// arguments.
 pub fn create_persistent(rt: &Runtime, kind: &RequestKind) -> (RealRequest, c_int) {
     let mut request = RealRequest(std::ptr::null_mut());
     let (RequestKind::PersistentSend(_, message_arguments)

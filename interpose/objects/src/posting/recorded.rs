@@ -1,4 +1,6 @@
-//! Creation of requests with recipes, by the program and after a rollback, and counts of starts.
+//! Creation of requests with recipes, and counts of their starts.
+//!
+//! The program creates such requests, and a rollback creates them once more.
 #![allow(unsafe_code)]
 
 use crate::Runtime;

@@ -68,7 +68,7 @@ impl Queues {
     }
 }
 
-/// Receives as the runtime posts them, on a library of two queues that a failure discards.
+/// Receives of the runtime, on a library of two queues that a failure discards.
 struct RuntimeModel {
     requests: Requests,
     drained: Vec<DrainedMessage>,

@@ -49,7 +49,7 @@ fn read(open: &fs::File) -> io::Result<Option<u64>> {
     Ok((count == 8).then(|| u64::from_le_bytes(bytes)))
 }
 
-/// Returns the position in the hidden file; `None` if there is no file or no position.
+/// Returns the position in the hidden file; `None` if it contains none or is missing.
 fn moved_position(file: &OpenFile) -> io::Result<Option<u64>> {
     match fs::File::open(file.shared_path()) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),

@@ -53,7 +53,9 @@ pub fn create(rt: &Runtime, pairs: &[(Vec<u8>, Vec<u8>)]) -> Result<VirtInfo, c_
     .map(|real| adopt(rt, real))
 }
 
-/// Returns keys and values of an info object; empty for the null handle and invalid ones.
+/// Returns keys and values of an info object.
+///
+/// Empty for the null handle and invalid handles.
 pub fn pairs(rt: &Runtime, info: VirtInfo) -> Vec<(Vec<u8>, Vec<u8>)> {
     get_mut(rt, info).map_or_else(Vec::new, |info| info.pairs.clone())
 }

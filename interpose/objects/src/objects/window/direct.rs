@@ -1,9 +1,9 @@
 //! Windows whose memory this process has mapped: locks, and epochs that are open in the library.
 //!
-//! If all members are on one node, the origin of an accumulate performs the operation itself, in
-//! the target's memory, under a lock of the target that makes the accumulate atomic (MPI 4.1,
-//! 12.7.1). All accumulates on such a window use the lock, with any datatype: an accumulate of the
-//! library would not use it.
+//! Members of a window may all be on one node. The origin of an accumulate then performs the
+//! operation itself, in the target's memory, under a lock of the target that makes the accumulate
+//! atomic (MPI 4.1, 12.7.1). All accumulates on such a window use the lock, with any datatype: an
+//! accumulate of the library would not use it.
 //!
 //! The locks are words of a shared file. A taken lock contains the number of the owner's MPI
 //! instance plus one. In any other instance this value means that the lock is free, so a lock whose
@@ -209,7 +209,7 @@ impl DirectWindow {
         Some(PassiveLock::new(word, self.generation))
     }
 
-    /// Takes the epoch lock of a member if no held lock excludes it and no writer waits.
+    /// Takes a member's epoch lock if no held lock excludes it and no writer waits.
     ///
     /// Returns false if the lock was not taken or the member does not exist.
     #[inline]
@@ -218,10 +218,11 @@ impl DirectWindow {
             .is_some_and(|lock| lock.take_free(kind))
     }
 
-    /// Takes the epoch lock of a member if no held lock excludes it and the member exists.
+    /// Takes a member's epoch lock if no held lock excludes it.
     ///
-    /// A reader waits for a waiting writer, so that readers cannot exclude writers forever. A
-    /// reader that `has_waited` may then pass other writers for [`WRITER_GRACE`].
+    /// Returns false if the lock was not taken or the member does not exist. A reader waits for a
+    /// waiting writer, so that readers cannot exclude writers forever. A reader that `has_waited`
+    /// may then pass other writers for [`WRITER_GRACE`].
     pub fn take(&self, rank: c_int, kind: LockKind, has_waited: bool) -> bool {
         let Some(lock) = self.epoch_lock(rank) else {
             return false;

@@ -13,7 +13,7 @@ use understudy_catalogue::message;
 use understudy_formats::private_directories::SHARED_MEMORY_DIRECTORY;
 use understudy_numbers::ProcessNumber;
 
-/// Returns the locks and flags of a window; `None` if the window's memory is not mapped.
+/// Returns the locks and flags of a window; `None` if its memory is not mapped.
 ///
 /// # Errors
 /// Fails if the file of the window's locks cannot be mapped.
