@@ -88,7 +88,7 @@ impl Bytes {
 impl Drop for Bytes {
     fn drop(&mut self) {
         if self.is_created {
-            // SAFETY: a datatype of the runtime.
+            // SAFETY: `new` has created the datatype, and only this value frees the datatype.
             unsafe { real::PMPI_Type_free(&mut self.datatype) };
         }
     }

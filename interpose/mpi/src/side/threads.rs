@@ -53,7 +53,7 @@ fn symbol(name: &CStr) -> Result<usize, ResetError> {
 
 /// Returns the offset in a descriptor, which consists of size in bits, count, and offset.
 fn offset(name: &CStr) -> Result<usize, ResetError> {
-    // SAFETY: a descriptor of three 32-bit words.
+    // SAFETY: a descriptor of nptl_db, which has three 32-bit words.
     Ok(unsafe { (symbol(name)? as *const u32).add(2).read() } as usize)
 }
 
@@ -71,7 +71,7 @@ impl Layout {
             return Err(ResetError::UnknownThreads);
         }
         let number = offset(c"_thread_db_pthread_tid")?;
-        // SAFETY: a word of 32 bits, the size in bytes.
+        // SAFETY: nptl_db defines this symbol as a word of 32 bits: the size in bytes.
         let size = unsafe { (symbol(c"_thread_db_sizeof_pthread")? as *const u32).read() };
         Ok(Layout {
             specific: offset(c"_thread_db_pthread_specific")?,
@@ -195,7 +195,7 @@ impl Layout {
             // A thread may be creating another one, so the lists are read until no thread is left.
             let threads = {
                 let _lock = self.lock();
-                // SAFETY: the lock is held.
+                // SAFETY: the lock is held, so ld.so does not change the lists.
                 unsafe { self.threads() }
             };
             let mut alive = threads
@@ -240,7 +240,8 @@ impl Layout {
         let deallocate: Deallocate =
             unsafe { std::mem::transmute::<usize, Deallocate>(symbol(c"_dl_deallocate_tls")?) };
         let _lock = self.lock();
-        // SAFETY: the lock is held; the links are those of a circular list.
+        // SAFETY: the lock is held, so ld.so does not change the lists, which are circular. The
+        // threads have exited, so none uses its thread-local data.
         unsafe {
             for thread in self.threads() {
                 let [next, previous] = ((thread + self.links) as *const [usize; 2]).read();

@@ -179,7 +179,7 @@ fn describe(
     has_requests: impl Fn(VirtComm) -> bool,
 ) -> mpi::Result<Comm> {
     let mut inter = 0;
-    // SAFETY: a communicator of the runtime.
+    // SAFETY: a query of a valid communicator, with a variable for the result.
     check(unsafe { real::PMPI_Comm_test_inter(new, &mut inter) })?;
     let members_of =
         |procedure| with_group(rt, new, procedure, |group| spawned::members(rt, group));
@@ -305,7 +305,8 @@ pub fn tag_of(name: &CStr) -> c_int {
 ///
 /// The parent of the communicator is the world communicator, so the program needs no parent.
 pub fn create_of_group(rt: &Runtime, group: VirtGroup, tag: c_int, new: &mut RealComm) -> c_int {
-    // SAFETY: the world, and a group of the runtime.
+    // SAFETY: a valid communicator and a variable for the result; the library checks the group,
+    // which is null if `group` is invalid.
     unsafe {
         real::PMPI_Comm_create_group(
             real_comm(rt, super::predefined_comms::world_handle(rt)),

@@ -45,7 +45,8 @@ pub fn free(rt: &Runtime, index: u32, has_requests: bool) -> c_int {
         return errors::SUCCESS;
     }
     let mut real = real_comm(rt, handle(rt, index));
-    // SAFETY: a communicator of the runtime. The procedure is local in all supported libraries.
+    // SAFETY: the communicator has no requests, and its entry loses the handle below. The procedure
+    // is local in all supported libraries.
     let rc = unsafe { real::PMPI_Comm_free(&mut real) };
     if rc == errors::SUCCESS {
         mark_freed(rt, index);
@@ -83,7 +84,7 @@ fn free_real(rt: &Runtime, index: u32) {
     let mut real: RealComm = real_comm(rt, handle(rt, index));
     disconnect(rt, index);
     if !real.0.is_null() {
-        // SAFETY: a communicator of the runtime.
+        // SAFETY: the entry has just lost this handle, so no other code uses the communicator.
         unsafe { real::PMPI_Comm_free(&mut real) };
     }
 }

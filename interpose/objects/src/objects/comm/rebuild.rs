@@ -39,7 +39,7 @@ use understudy_policy::communicator_plan::{
 /// another world.
 pub fn rebuild(rt: &Runtime, new_world: RealComm, epoch: Epoch) -> mpi::Result<()> {
     let (mut me, mut workers) = (0, 0);
-    // SAFETY: a communicator of the runtime.
+    // SAFETY: queries of a valid communicator, with variables for the results.
     unsafe {
         check(real::PMPI_Comm_rank(new_world, &mut me))?;
         check(real::PMPI_Comm_size(new_world, &mut workers))?;
@@ -107,7 +107,7 @@ fn finish(rt: &Runtime, made: RebuiltComms) {
         );
     }
     for mut intermediate in made.intermediate {
-        // SAFETY: a communicator of the runtime.
+        // SAFETY: the rebuild has created this communicator, which no entry of the table has.
         unsafe { real::PMPI_Comm_free(&mut intermediate) };
     }
 }

@@ -23,7 +23,7 @@ use understudy_mpi::real_types::RealDatatype;
 pub(super) fn make(rt: &Runtime, entry: &Datatype) -> Result<RealDatatype, c_int> {
     let mut new = construct(rt, &entry.recipe)?;
     if entry.committed {
-        // SAFETY: a datatype of the runtime.
+        // SAFETY: `construct` has just created the datatype.
         check(unsafe { real::PMPI_Type_commit(&mut new) })?;
     }
     rename(new, &entry.name);

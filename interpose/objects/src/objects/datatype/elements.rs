@@ -51,7 +51,7 @@ impl ElementBuffer {
 /// Returns size and extent of a datatype in bytes.
 fn size_and_extent(datatype: RealDatatype) -> Option<(usize, usize)> {
     let (mut size, mut bound, mut extent) = (0, 0, 0);
-    // SAFETY: local queries of a datatype.
+    // SAFETY: local queries with variables for the results; the library checks the datatype.
     let codes = unsafe {
         [
             real::PMPI_Type_size(datatype, &mut size),
@@ -85,7 +85,7 @@ fn only_base(rt: &Runtime, datatype: VirtDatatype) -> Option<VirtDatatype> {
 pub fn data_span(rt: &Runtime, count: c_int, datatype: VirtDatatype) -> Option<(isize, u64)> {
     let (mut lower, mut true_extent, mut bound, mut extent) = (0, 0, 0, 0);
     let real = real_datatype(rt, datatype);
-    // SAFETY: local queries of a datatype.
+    // SAFETY: local queries with variables for the results; the library checks the datatype.
     let codes = unsafe {
         [
             real::PMPI_Type_get_true_extent(real, &mut lower, &mut true_extent),

@@ -29,8 +29,8 @@ fn envelope(datatype: RealDatatype, counts: CountSize) -> Result<Envelope, c_int
     let length = |length: i64| usize::try_from(length).map_err(|_| ERR_INTERN);
     if counts == CountSize::Large {
         let [integers, addresses, counts, datatypes] = &mut large_lengths;
-        // SAFETY: a datatype of the runtime, created by a library that has procedures with large
-        // counts.
+        // SAFETY: a datatype that a library with procedures for large counts has just created, and
+        // variables for the results.
         check(unsafe {
             real::PMPI_Type_get_envelope_c(
                 datatype,
@@ -43,7 +43,7 @@ fn envelope(datatype: RealDatatype, counts: CountSize) -> Result<Envelope, c_int
         })?;
     } else {
         let [integers, addresses, datatypes] = &mut lengths;
-        // SAFETY: a datatype of the runtime.
+        // SAFETY: a datatype that the library has just created, and variables for the results.
         check(unsafe {
             real::PMPI_Type_get_envelope(datatype, integers, addresses, datatypes, &mut combiner)
         })?;

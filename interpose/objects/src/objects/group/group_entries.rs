@@ -115,7 +115,8 @@ fn with_world<T>(
 fn make_of_workers(rt: &Runtime, world: RealGroup, members: &[Worker]) -> Result<RealGroup, c_int> {
     let ranks: Vec<c_int> = members.iter().map(|member| member.0 as c_int).collect();
     let mut group = real_group(rt, null_handle(rt));
-    // SAFETY: the group of all workers and ranks in it.
+    // SAFETY: a valid group, an array of this length, and a variable for the result; the library
+    // checks the ranks.
     check(unsafe {
         real::PMPI_Group_incl(world, ranks.len() as c_int, ranks.as_ptr(), &mut group)
     })?;
@@ -134,7 +135,8 @@ fn make_of_spawned(rt: &Runtime, members: &[Worker]) -> Result<Option<RealGroup>
         let mut unions = vec![world];
         let joined = comm::spawned::visit(rt, |group, numbers| {
             let mut larger = real_group(rt, null_handle(rt));
-            // SAFETY: groups of the runtime.
+            // SAFETY: `visit` passes a valid group, and `unions` contains groups that are not freed
+            // yet.
             understudy_mpi::check(unsafe {
                 real::PMPI_Group_union(unions[unions.len() - 1], group, &mut larger)
             })?;

@@ -77,7 +77,7 @@ fn drop_real(rt: &Runtime, index: u32) -> c_int {
     if info.0.is_null() {
         return SUCCESS;
     }
-    // SAFETY: an info object of the runtime.
+    // SAFETY: the entry has just lost this handle, so no other code uses the info object.
     unsafe { real::PMPI_Info_free(&mut info) }
 }
 

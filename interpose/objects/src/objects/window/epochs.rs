@@ -120,8 +120,8 @@ impl Epochs {
 
     /// Reopens these epochs on a window that has been rebuilt. Collective.
     pub(super) fn open(&self, win: RealWin) -> mpi::Result<()> {
-        // SAFETY: a window of the runtime. Locks that were held at one time do not exclude each
-        // other.
+        // SAFETY: the window has just been created, and all members make these calls. Locks that
+        // were held at one time do not exclude each other.
         unsafe {
             if self.is_fenced {
                 check(real::PMPI_Win_fence(0, win))?;

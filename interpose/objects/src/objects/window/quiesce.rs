@@ -29,8 +29,8 @@ pub fn quiesce(rt: &Runtime) -> mpi::Result<bool> {
         match real_comm(rt, comm).allreduce_min_max(Extreme::Greatest, &flags)?[..] {
             // Some members are fenced, and some are not.
             [1, 1, _] => is_consistent = false,
-            // SAFETY: a window of the runtime; all members make this call. No process holds a lock,
-            // which would exclude an epoch between fences.
+            // SAFETY: all members of the window make this call. No process has an epoch that
+            // excludes an epoch between fences.
             [1, _, 0] => check(unsafe { real::PMPI_Win_fence(0, real) })?,
             _ => {}
         }

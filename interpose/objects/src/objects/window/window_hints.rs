@@ -61,7 +61,8 @@ impl WindowHints {
 impl Drop for WindowHints {
     fn drop(&mut self) {
         if self.is_own {
-            // SAFETY: an info object of the runtime.
+            // SAFETY: `read` has created the info object, and only this value frees the info
+            // object.
             unsafe { real::PMPI_Info_free(&mut self.real) };
         }
     }

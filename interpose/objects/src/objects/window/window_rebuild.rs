@@ -30,7 +30,7 @@ pub fn rebuild(rt: &Runtime, processes: &[ProcessNumber]) -> mpi::Result<()> {
         };
         let mut info = info_with(rt, &window.info).map_err(|_| mpi::Error::INTERN)?;
         let made = make(rt, &window, info);
-        // SAFETY: an info object of the runtime.
+        // SAFETY: `info_with` has created the info object, which is not used any more.
         unsafe { real::PMPI_Info_free(&mut info) };
         let real = made?;
         handles::set_real(rt, HandleKind::Win, ordered.index, real.0);
