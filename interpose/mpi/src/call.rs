@@ -34,7 +34,8 @@ use understudy_numbers::Generation;
 
 /// Return code of an abandoned call.
 ///
-/// The value is an error class that no supported library uses.
+/// The value is that of `MPIX_ERR_REVOKED`, which the library never returns: no communicator is
+/// revoked, since the runtime refuses `MPIX_Comm_revoke`.
 pub const ABANDONED: c_int = 77;
 
 /// Time limit for the report of a failure.

@@ -5,7 +5,7 @@ use std::ffi::{OsStr, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Access modes of a file (`MPI_MODE_…`), which are equal in all ABIs.
+/// Access modes of a file (`MPI_MODE_…`), with Open MPI's values.
 pub mod mode {
     pub const CREATE: i32 = 1;
     pub const RDONLY: i32 = 2;
