@@ -361,10 +361,10 @@ unsafe extern "C" fn abandon() {
 
 /// Defines `call_N`, which calls the procedure whose address is stored at r11.
 ///
-/// The procedure has N words of arguments on the stack. `call_N` returns `ABANDONED` at once if the
-/// page requires another MPI instance. Otherwise `call_N` pushes the callee-saved registers and the
-/// outer call's frame, stores the stack pointer in `FRAME`, copies the N words below the frame, and
-/// calls the procedure.
+/// The procedure has N words of arguments on the stack. The defined function returns `ABANDONED` at
+/// once if the page requires another MPI instance. Otherwise the function pushes the callee-saved
+/// registers and the outer call's frame, stores the stack pointer in `FRAME`, copies the N words
+/// below the frame, and calls the procedure.
 macro_rules! calls {
     ($($name:ident: $words:literal $(, $copy:literal)*;)*) => {$(
         #[doc = concat!("Calls a procedure with ", $words, " words of arguments on the stack.")]
