@@ -4,7 +4,7 @@
 //!
 //! A key that Fortran creates has callbacks in Fortran. The C procedures receive callbacks of this
 //! module, which convert the arguments and call the program's callbacks. The integers have the
-//! size of an address. Marks in the key and in the address of the copy function tell the runtime
+//! size of an address. Marks in the key and in the address of the copy function show the runtime
 //! that the values are integers ([`understudy_abi::fortran`]).
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
@@ -275,14 +275,14 @@ pub unsafe extern "C" fn type_create_keyval(
     }
 }
 
-/// First predefined key of windows in Open MPI; lower keys are those of communicators.
+/// First predefined key of windows in Open MPI; lower predefined keys are those of communicators.
 ///
 /// The values of communicators' predefined attributes are addresses of an int in C.
 const FIRST_WIN_KEY: c_int = 7;
 
 /// Returns the key with which C procedures access an attribute of this key.
 ///
-/// The offset tells the runtime that the value is an integer of Fortran. Predefined keys, whose
+/// The offset marks the value as an integer of Fortran for the runtime. Predefined keys, whose
 /// values are addresses in C, are unchanged.
 fn c_key(key: c_int) -> c_int {
     if key > WIN_MODEL {
@@ -307,7 +307,9 @@ unsafe fn store_attribute<T: Integer>(
     let (mut attribute, mut is_set) = (core::ptr::null_mut(), 0);
     let rc = get(&mut attribute, &mut is_set);
     if rc == SUCCESS && is_set != 0 {
-        // SAFETY: the caller guarantees that the pointers are the program's, which are valid.
+        // SAFETY: the pointers are the program's, as the caller guarantees, and the standard
+        // requires the program to pass valid ones. The attribute is an address of an int if
+        // `is_address`.
         unsafe {
             let integer = if is_address {
                 *attribute.cast::<c_int>() as isize

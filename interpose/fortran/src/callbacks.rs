@@ -1,10 +1,11 @@
 //! Operators, error handlers and generalized requests (MPI 4.1, 6.9.5, 9.3 and 13.2).
 //!
-//! The callbacks are subroutines of the program, which take handles as integers. C callbacks
-//! receive no extra argument by which they could find a subroutine. A subroutine is therefore
-//! passed to the runtime as a [`Closure`]: a block of memory with the address of a C function of
-//! this module and the address of the subroutine. The runtime calls the C function with the block
-//! as an additional argument ([`understudy_abi::CLOSURE`]).
+//! The callbacks are subroutines of the program, which take handles as integers. C callbacks of
+//! operators and error handlers receive no extra argument by which they could find a subroutine. A
+//! subroutine is therefore passed to the runtime as a [`Closure`]: a block of memory with the
+//! address of a C function of this module and the address of the subroutine. The runtime calls the
+//! C function with the block as an additional argument ([`understudy_abi::CLOSURE`]). C callbacks
+//! of generalized requests find the subroutines by their extra state.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use crate::mpi::*;
@@ -58,8 +59,8 @@ unsafe extern "C" fn reduce(
     datatype: *const Handle,
     closure: *const Closure<Reduce>,
 ) {
-    // SAFETY: the arguments are those of a reduction function; the subroutine takes the datatype's
-    // number.
+    // SAFETY: MPI passes the arguments of a reduction function, and the runtime adds the closure;
+    // the subroutine takes the datatype's number.
     unsafe {
         let mut number = PMPI_Type_c2f(*datatype);
         ((*closure).function)(invec, inoutvec, len, &mut number);
@@ -105,8 +106,8 @@ unsafe extern "C" fn handle_comm_error(
     _: u64,
     closure: *const Closure<ErrorSubroutine>,
 ) {
-    // SAFETY: the arguments are those of an error handler; the subroutine takes the communicator's
-    // number.
+    // SAFETY: the runtime passes the arguments of an error handler and the closure; the subroutine
+    // takes the communicator's number.
     unsafe { ((*closure).function)(&mut PMPI_Comm_c2f(*comm), code) }
 }
 
@@ -121,7 +122,8 @@ unsafe extern "C" fn handle_file_error(
     _: u64,
     closure: *const Closure<ErrorSubroutine>,
 ) {
-    // SAFETY: the arguments are those of an error handler; the subroutine takes the file's number.
+    // SAFETY: the runtime passes the arguments of an error handler and the closure; the subroutine
+    // takes the file's number.
     unsafe { ((*closure).function)(&mut PMPI_File_c2f(*file), code) }
 }
 
@@ -136,8 +138,8 @@ unsafe extern "C" fn handle_win_error(
     _: u64,
     closure: *const Closure<ErrorSubroutine>,
 ) {
-    // SAFETY: the arguments are those of an error handler; the subroutine takes the window's
-    // number.
+    // SAFETY: the runtime passes the arguments of an error handler and the closure; the subroutine
+    // takes the window's number.
     unsafe { ((*closure).function)(&mut PMPI_Win_c2f(*win), code) }
 }
 

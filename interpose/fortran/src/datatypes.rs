@@ -34,9 +34,9 @@ const fn sized(class: c_int, size: c_int, number: c_int) -> SizedType {
     }
 }
 
-/// All datatypes with a class.
+/// Datatypes that `MPI_TYPE_MATCH_SIZE` returns, one for each class and size.
 ///
-/// Several datatypes may have one class and size; the first one that Open MPI supports is used.
+/// Open MPI may have several datatypes of one class and size; the table contains the first of them.
 const TYPES: [SizedType; 12] = [
     sized(INTEGER, 1, 8),
     sized(INTEGER, 2, 9),
@@ -52,10 +52,10 @@ const TYPES: [SizedType; 12] = [
     sized(COMPLEX, 32, 21),
 ];
 
-/// Returns true if the library was built with a compiler that has the datatype.
+/// True if the library was built with a compiler that has the datatype.
 fn is_available(number: c_int) -> bool {
     let mut size = 0;
-    // SAFETY: queries the size of a predefined datatype.
+    // SAFETY: a query of a predefined datatype, with a variable for the result.
     unsafe { PMPI_Type_size(PMPI_Type_f2c(number), &mut size) == SUCCESS && size > 0 }
 }
 
@@ -76,7 +76,7 @@ pub unsafe extern "C" fn type_match_size(
             put(ierr, SUCCESS);
         }
         None => {
-            // SAFETY: invokes the error handler of MPI_COMM_WORLD.
+            // SAFETY: MPI_COMM_WORLD always exists; its error handler is called.
             unsafe { PMPI_Comm_call_errhandler(PMPI_Comm_f2c(WORLD), ERR_ARG) };
             put(ierr, ERR_ARG);
         }

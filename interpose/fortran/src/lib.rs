@@ -1,12 +1,13 @@
 //! Fortran procedures of MPI for which Open MPI's own bindings fail in a protected job.
 //!
 //! Open MPI's Fortran procedures (`libmpi_mpifh`, and on top of it those of the modules `mpi` and
-//! `mpi_f08`) call C procedures, which the preload library replaces. Some of them, however, read
-//! the library's objects to which handles refer, which fails for virtual handles. This library
-//! defines these procedures under all names that compilers give them, and is preloaded in front of
-//! the bindings. Its procedures call only C procedures, so the runtime contains no code for
-//! Fortran. Their data, such as a callback with its extra state, is in the program's heap and is
-//! rolled back with it.
+//! `mpi_f08`) call C procedures, which the preload library replaces. Some Fortran procedures,
+//! however, read the library's objects to which handles refer, which fails for virtual handles.
+//! This library defines these procedures under all names that compilers give them, and is preloaded
+//! in front of the bindings. Its procedures call only C procedures, except `MPI_INITIALIZED`, which
+//! shows the compiler's value for true; so the runtime contains no Fortran procedures. The data of
+//! this library, such as a callback with its extra state, are in the program's heap and are rolled
+//! back with the heap.
 #![no_std]
 
 extern crate alloc;

@@ -27,13 +27,13 @@ unsafe impl GlobalAlloc for Heap {
     }
 
     unsafe fn dealloc(&self, block: *mut u8, _: Layout) {
-        // SAFETY: a block of `alloc`.
+        // SAFETY: the caller passes a block of `alloc`, which has used malloc(3).
         unsafe { free(block.cast()) }
     }
 }
 
-/// abort(3)
+/// Ends the process by abort(3).
 pub fn abort_process() -> ! {
-    // SAFETY: does not return.
+    // SAFETY: abort(3) has no preconditions.
     unsafe { abort() }
 }

@@ -12,14 +12,12 @@ pub type Handle = *mut c_void;
 pub const NO_HANDLE: Handle = core::ptr::null_mut();
 
 pub const SUCCESS: c_int = 0;
-/// `MPI_ERR_ARG`, `MPI_ERR_IN_STATUS`, `MPI_UNDEFINED` and `MPI_PROC_NULL` of Open MPI.
+// Constants of Open MPI's C bindings.
 pub const ERR_ARG: c_int = 13;
 pub const ERR_IN_STATUS: c_int = 18;
 pub const UNDEFINED: c_int = -32766;
-/// `MPI_IN_PLACE` and `MPI_BOTTOM` of Open MPI's C bindings.
 const IN_PLACE: *mut c_void = core::ptr::without_provenance_mut(1);
 const BOTTOM: *mut c_void = core::ptr::null_mut();
-/// `MPI_CART`, `MPI_GRAPH` and `MPI_DIST_GRAPH` of Open MPI.
 const CART: c_int = 1;
 const GRAPH: c_int = 2;
 const DIST_GRAPH: c_int = 3;
@@ -113,7 +111,7 @@ pub fn data(buffer: *mut c_void) -> *mut c_void {
 /// Stores an integer, such as the error code, unless the pointer is null.
 pub fn put(variable: *mut c_int, value: c_int) {
     if !variable.is_null() {
-        // SAFETY: the pointer is the program's.
+        // SAFETY: the standard requires the program to pass a valid pointer.
         unsafe { *variable = value };
     }
 }
@@ -121,7 +119,7 @@ pub fn put(variable: *mut c_int, value: c_int) {
 /// Stores a status, unless the program ignores it.
 pub fn put_status(array: *mut c_int, status: &Status) {
     if !is_at(array, &raw const mpi_fortran_status_ignore_) {
-        // SAFETY: the program's array has this number of integers.
+        // SAFETY: the standard requires the program to pass an array of this number of integers.
         unsafe { array.copy_from_nonoverlapping(status.0.as_ptr(), STATUS_SIZE) };
     }
 }
@@ -178,7 +176,7 @@ fn query_true() -> c_int {
 /// MPI ignores the datatypes if the buffer is `MPI_IN_PLACE`; the result is then empty.
 ///
 /// # Safety
-/// `list` must contain at least this number of datatypes.
+/// `list` must contain at least this number of datatypes, unless `buffer` is `MPI_IN_PLACE`.
 pub unsafe fn types(
     list: *const c_int,
     buffer: *mut c_void,

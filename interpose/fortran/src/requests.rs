@@ -1,4 +1,6 @@
-//! Waits and tests (MPI 4.1, 3.7 and 4.2), in which Fortran's indices begin with one.
+//! Waits, tests and other procedures for requests (MPI 4.1, 3.7 and 4.2).
+//!
+//! Fortran's indices of requests begin with one.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use crate::mpi::*;
@@ -74,7 +76,8 @@ impl Requests {
 
     /// Stores the C procedure's request at this index in the program's array.
     fn put(&self, index: usize) {
-        // SAFETY: the index is in range; the C procedure has set the handle.
+        // SAFETY: the index is less than `count` of `from_fortran`, and the C procedure has set the
+        // handle.
         unsafe { *self.numbers.add(index) = PMPI_Request_c2f(self.handles[index]) };
     }
 

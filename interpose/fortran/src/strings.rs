@@ -82,7 +82,9 @@ pub unsafe extern "C" fn ompi_fortran_string_c2f(
     SUCCESS
 }
 
-/// Returns a null-terminated C list of `count` strings, or up to a blank string.
+/// Returns a C list of `count` strings, or of the strings before a blank one.
+///
+/// A null pointer ends the list.
 ///
 /// # Safety
 /// The strings must have this length, and each must begin `stride` bytes after the previous one.

@@ -30,7 +30,7 @@ impl Bytes {
     /// [`BLOCK`] bytes and the remaining bytes.
     ///
     /// # Errors
-    /// The library's error.
+    /// Fails if the library reports an error.
     pub fn new(length: usize) -> Result<Bytes> {
         if let Ok(count) = c_int::try_from(length) {
             return Ok(Bytes {
@@ -43,7 +43,8 @@ impl Bytes {
         let none = RealDatatype(std::ptr::null_mut());
         let (mut block, mut all_blocks, mut whole) = (none, none, none);
         let displacements = [0, (length - length % BLOCK) as isize];
-        // SAFETY: variables of this function; lengths, displacements and types of two parts.
+        // SAFETY: results are variables of this function; the arrays have two elements, as the
+        // count states.
         unsafe {
             check(real::PMPI_Type_contiguous(
                 BLOCK as c_int,
@@ -87,7 +88,7 @@ impl Bytes {
 impl Drop for Bytes {
     fn drop(&mut self) {
         if self.is_created {
-            // SAFETY: a datatype of the runtime.
+            // SAFETY: `new` has created the datatype, and only this value frees the datatype.
             unsafe { real::PMPI_Type_free(&mut self.datatype) };
         }
     }

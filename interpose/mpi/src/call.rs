@@ -34,12 +34,13 @@ use understudy_numbers::Generation;
 
 /// Return code of an abandoned call.
 ///
-/// The value is an error class that no supported library uses.
+/// The value is that of `MPIX_ERR_REVOKED`, which the library never returns: no communicator is
+/// revoked, since the runtime refuses `MPIX_Comm_revoke`.
 pub const ABANDONED: c_int = 77;
 
 /// Time limit for the report of a failure.
 ///
-/// The failure has caused an error or a fault of the library.
+/// The failure may have caused an error or a fault of the library.
 const REPORT_LIMIT: Duration = Duration::from_secs(2);
 /// Interval at which the report of a failure is polled for.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
@@ -50,7 +51,7 @@ pub const MAIN_THREAD: u32 = 1;
 /// Page that this process shares with its node manager.
 #[repr(C)]
 pub struct SharedPage {
-    /// Generation number of the required MPI instance; written by the manager.
+    /// Generation number of the required MPI instance; written by the node manager.
     pub generation: AtomicU32,
     /// Number of the thread that is inside the library; zero if none is.
     ///
@@ -85,7 +86,9 @@ pub fn caller() -> &'static AtomicU32 {
     &CALLER
 }
 
-/// Sets the page of a process without a node manager, whose calls are never abandoned.
+/// Sets the page of a process without a node manager, unless a page is set.
+///
+/// Calls of such a process are never abandoned.
 pub(crate) fn use_default_page() {
     if PAGE.load(Ordering::Relaxed) == 0 {
         PAGE.store(&raw const DEFAULT_PAGE as usize, Ordering::Relaxed);
@@ -112,7 +115,7 @@ pub fn use_page(page: &'static SharedPage) {
 
 #[inline]
 fn page() -> &'static SharedPage {
-    // SAFETY: a page that exists as long as the process, or `DEFAULT_PAGE`.
+    // SAFETY: `PAGE` is zero or the address of a static page.
     unsafe { (PAGE.load(Ordering::Relaxed) as *const SharedPage).as_ref() }.unwrap_or(&DEFAULT_PAGE)
 }
 
@@ -168,8 +171,7 @@ pub fn leave_instance() {
 
 /// Guard during which calls are never abandoned.
 ///
-/// The guard is for local calls that do not wait, at any time, and for calls before any MPI
-/// instance.
+/// The guard is for local calls that do not wait, and for all calls before the first MPI instance.
 pub struct NeverAbandoned {
     page: usize,
 }
@@ -244,7 +246,7 @@ fn is_caller() -> bool {
 
 /// Handler of [`INTERRUPT`].
 unsafe extern "C" fn handle_interrupt(_: c_int, _: *mut c_void, context: *mut libc::ucontext_t) {
-    // SAFETY: the kernel's record of this thread.
+    // SAFETY: the kernel passes a record of this thread, which only this handler uses.
     let context = unsafe { &mut *context };
     if FRAME.load(Ordering::Relaxed) == 0 {
         let handler = OUTSIDE_HANDLER.load(Ordering::Relaxed);
@@ -359,10 +361,10 @@ unsafe extern "C" fn abandon() {
 
 /// Defines `call_N`, which calls the procedure whose address is stored at r11.
 ///
-/// The procedure has N words of arguments on the stack. The edge returns `ABANDONED` at once if the
-/// page requires another MPI instance. Otherwise it pushes the callee-saved registers and the outer
-/// call's frame, stores the stack pointer in `FRAME`, copies the N words below the frame, and calls
-/// the procedure.
+/// The procedure has N words of arguments on the stack. The defined function returns `ABANDONED` at
+/// once if the page requires another MPI instance. Otherwise the function pushes the callee-saved
+/// registers and the outer call's frame, stores the stack pointer in `FRAME`, copies the N words
+/// below the frame, and calls the procedure.
 macro_rules! calls {
     ($($name:ident: $words:literal $(, $copy:literal)*;)*) => {$(
         #[doc = concat!("Calls a procedure with ", $words, " words of arguments on the stack.")]

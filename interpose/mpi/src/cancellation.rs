@@ -20,7 +20,9 @@ pub const INTERRUPT: c_int = 32;
 
 /// Handler of interruptions.
 static OWN_HANDLER: AtomicUsize = AtomicUsize::new(0);
-/// Handlers of the runtime, MPI and program sides, in this order.
+/// Handlers of the libcs of the runtime, MPI and program sides, in this order.
+///
+/// Zero if unknown.
 ///
 /// The address of a thread's stack determines the side to which the thread belongs.
 static HANDLERS: [AtomicUsize; 3] = [const { AtomicUsize::new(0) }; 3];
@@ -70,7 +72,7 @@ fn install() {
     );
 }
 
-/// Records a handler of libc.
+/// Records a handler that a libc has registered; ignores all other actions.
 fn record_libc_handler(action: Action) {
     const SIG_IGN: usize = 1;
     let handler = action[0];

@@ -45,7 +45,7 @@ impl RealComm {
     /// Returns the number of processes.
     ///
     /// # Errors
-    /// The library's error; it cannot be the failure of a process.
+    /// Fails if the library reports an error or the MPI instance is over.
     pub fn size(self) -> Result<u32> {
         let mut size = 0;
         // SAFETY: a local query, which writes one number.
@@ -83,14 +83,14 @@ impl RealComm {
     /// Makes procedures return the errors of this communicator.
     pub fn return_errors(self) {
         let handler = RealErrhandler(object(c"ompi_mpi_errors_return"));
-        // SAFETY: a communicator and the predefined handler.
+        // SAFETY: a communicator and a predefined handler of the library.
         unsafe { real::PMPI_Comm_set_errhandler(self, handler) };
     }
 
     /// Returns a duplicate that returns errors. Collective, as all methods below.
     ///
     /// # Errors
-    /// The library's error.
+    /// Fails if the library reports an error.
     pub fn duplicate(self) -> Result<RealComm> {
         let mut copy = RealComm::NONE;
         // SAFETY: a collective that writes one handle.
@@ -102,7 +102,7 @@ impl RealComm {
     /// Returns a communicator of the processes in the order of their keys, which returns errors.
     ///
     /// # Errors
-    /// The library's error.
+    /// Fails if the library reports an error.
     pub fn ordered(self, key: u32) -> Result<RealComm> {
         let mut ordered = RealComm::NONE;
         // SAFETY: a collective that writes one handle.
@@ -114,7 +114,7 @@ impl RealComm {
     /// Blocks until all processes have called this method.
     ///
     /// # Errors
-    /// The library's error.
+    /// Fails if the library reports an error.
     pub fn barrier(self) -> Result<()> {
         // SAFETY: a collective that accesses no memory of the caller.
         check(unsafe { real::PMPI_Barrier(self) })
@@ -123,7 +123,7 @@ impl RealComm {
     /// Starts a barrier.
     ///
     /// # Errors
-    /// The library's error.
+    /// Fails if the library reports an error.
     pub fn start_barrier(self) -> Result<InFlight<Vec<u8>>> {
         InFlight::of(|set| {
             set.start(Vec::new(), |_, _, requests| {
@@ -135,13 +135,13 @@ impl RealComm {
         })
     }
 
-    /// Blocks until all processes have called this method; sleeps between polls.
+    /// Blocks until all processes have called this method; sleeps between later polls.
     ///
-    /// The processors are thus left to processes that arrive late. This process sleeps between two
-    /// polls for an eighth of the time that it has waited.
+    /// The processors are thus left to processes that arrive late. After [`POLLING_TIME`], this
+    /// process sleeps between two polls for an eighth of its waiting time, at most [`MAX_SLEEP`].
     ///
     /// # Errors
-    /// The library's error.
+    /// Fails if the library reports an error.
     pub fn sleeping_barrier(self) -> Result<()> {
         let (start, mut barrier) = (Instant::now(), self.start_barrier()?);
         while barrier.poll()?.is_none() {
@@ -155,10 +155,10 @@ impl RealComm {
 
     /// Starts a nonblocking minimum of one number of each process, each below 2⁶³.
     ///
-    /// The buffer has this process's number, and then the result.
+    /// The returned buffer contains this process's number, followed by the minimum.
     ///
     /// # Errors
-    /// The library's error.
+    /// Fails if the library reports an error.
     pub fn start_allreduce_min(self, number: u64) -> Result<InFlight<Vec<u64>>> {
         static TYPE_AND_OP: OnceLock<(RealDatatype, RealOp)> = OnceLock::new();
         let &(datatype, op) = TYPE_AND_OP.get_or_init(|| {
@@ -183,7 +183,8 @@ impl RealComm {
     /// Distributes the values of `root` to all processes.
     ///
     /// # Errors
-    /// The library's error; [`Error::INTERN`] if the values have 2 GiB or more.
+    /// Fails if the library reports an error, or with [`Error::INTERN`] for values of 2 GiB or
+    /// more.
     pub fn broadcast<T: Plain>(self, root: Rank, values: &mut [T]) -> Result<()> {
         let length = length_of(values)?;
         let buffer = values.as_mut_ptr().cast::<c_void>();
@@ -249,7 +250,7 @@ impl RealComm {
     /// as signed numbers, with the top bit inverted, which preserves their order.
     ///
     /// # Errors
-    /// The library's error; [`Error::INTERN`] for more than 2³¹ values.
+    /// Fails if the library reports an error, or with [`Error::INTERN`] for 2³¹ values or more.
     pub fn allreduce_min_max(self, extreme: Extreme, own: &[u64]) -> Result<Vec<u64>> {
         const TOP: u64 = 1 << 63;
         let number = RealDatatype(object(c"ompi_mpi_int64_t"));

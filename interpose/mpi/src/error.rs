@@ -6,7 +6,7 @@ use crate::procedures::real;
 use std::ffi::{c_char, c_int};
 use std::fmt;
 
-/// Error of the library, as a code or class.
+/// Error of the library or of the runtime, as a code or class of MPI.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Error(c_int);
 
@@ -16,7 +16,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 const SUCCESS: c_int = 0;
 
 impl Error {
-    /// The call was abandoned, since a process has failed.
+    /// The call was abandoned or not started, since the MPI instance is over.
     pub const ABANDONED: Error = Error(ABANDONED);
     pub const OTHER: Error = Error(16);
     pub const INTERN: Error = Error(17);

@@ -34,7 +34,7 @@ fn offset_from_kernel() -> Option<usize> {
     (!failed).then_some(offset)
 }
 
-/// Returns true if the word is the thread's number in this version of glibc.
+/// True if the word is the thread's number in this version of glibc.
 fn is_number() -> bool {
     // SAFETY: gnu_get_libc_version(3) returns a constant string.
     let version = unsafe { CStr::from_ptr(libc::gnu_get_libc_version()) };

@@ -31,7 +31,7 @@ use understudy_numbers::{Generation, Worker};
 /// Memory that was in flight when its owner was dropped, with its MPI instance.
 type KeptMemory = Vec<(Generation, Box<dyn Any + Send>)>;
 
-/// Process-wide, because `Drop` has no access to the `Runtime`.
+/// Kept memory; process-wide, because `Drop` has no access to the `Runtime`.
 static KEPT_MEMORY: Mutex<KeptMemory> = Mutex::new(Vec::new());
 
 /// Frees kept memory of earlier MPI instances, which all processes have left.
@@ -74,7 +74,7 @@ type StartSend = unsafe extern "C" fn(
 #[derive(Clone, Copy)]
 pub struct Peer {
     pub comm: RealComm,
-    /// Rank in the communicator, which contains all workers.
+    /// Rank in the communicator, which contains all workers or this process alone.
     pub rank: Worker,
     pub tag: c_int,
 }
@@ -111,12 +111,12 @@ impl<B: Buffer> InFlightSet<B> {
     /// Sends a buffer to these processes.
     ///
     /// # Errors
-    /// The library's error, for this and all later operations of the set.
+    /// Fails if the library reports an error; all later operations of the set then fail too.
     pub fn send(&mut self, to: impl IntoIterator<Item = Peer>, buffer: B) -> Result<()> {
         self.start_sends(real::PMPI_Isend, to, buffer)
     }
 
-    /// Sends a buffer; the operation is complete only when the message is being received.
+    /// Sends a buffer; the operation completes only when the receive of the message has started.
     ///
     /// # Errors
     /// The errors are those of [`send`](Self::send).
@@ -176,7 +176,7 @@ impl<B: Buffer> InFlightSet<B> {
         self.outcome
     }
 
-    /// Returns the first error; [`Error::ABANDONED`] if the MPI instance is not the present one.
+    /// Returns the first error; [`Error::ABANDONED`] for operations of an earlier MPI instance.
     fn check_instance(&mut self) -> Result<()> {
         if self.is_empty() {
             self.instance = own_instance();
@@ -240,14 +240,14 @@ impl<B: Buffer> Drop for InFlightSet<B> {
     }
 }
 
-/// Operation with its buffer.
+/// Single operation with its buffer.
 pub struct InFlight<B: Buffer>(InFlightSet<B>);
 
 impl<B: Buffer> InFlight<B> {
     /// Sends a buffer.
     ///
     /// # Errors
-    /// The library's error, also for all methods below.
+    /// Fails if the library reports an error, as do all methods below.
     pub fn send(to: Peer, buffer: B) -> Result<InFlight<B>> {
         InFlight::of(|set| set.send([to], buffer))
     }
@@ -354,7 +354,7 @@ mod tests {
         enter_instance(Generation(before.0 + 1));
         free_kept();
         assert_eq!(Arc::strong_count(&buffer), 2);
-        // There is no library in unit tests, so a call of the library would end the test.
+        // There is no library in unit tests, so a call of the library would abort the test.
         assert_eq!(late.poll().err(), Some(Error::ABANDONED));
         late.cancel();
         assert_eq!(Arc::strong_count(&buffer), 1);

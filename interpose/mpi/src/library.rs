@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 use understudy_elf::{Callback, LinkMap, LoadedModule, ProgramHeader};
 
-/// Handle of dlmopen(3); null in unit tests, which have no library.
+/// Handle of the library (dlmopen(3)); null in unit tests, which have no library.
 static LIBRARY: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 /// Handle of the shim in the library's namespace; null in unit tests.
 static SHIM: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
@@ -55,7 +55,7 @@ impl Procedure {
     }
 }
 
-/// Returns the name that a procedure has in other libraries.
+/// Returns another name by which some libraries have a procedure.
 ///
 /// Libraries of the standard ABI (MPI 5.0) name conversions of handles `_toint` and `_fromint`.
 /// Open MPI 4 has persistent collectives with the prefix `PMPIX_`.
@@ -77,7 +77,10 @@ fn other_name(name: &CStr) -> Option<CString> {
 
 /// Stands for procedures that the library does not have.
 extern "C" fn missing_procedure() -> ! {
-    panic!("the MPI library does not have a procedure that understudy has called");
+    panic!(
+        "the MPI library does not have a procedure that understudy needs; use a version of the \
+         library that understudy supports"
+    );
 }
 
 /// Looks up the procedures in this library; `shim` is in the library's namespace.
@@ -144,7 +147,7 @@ fn find(handle: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
 /// Returns the text of `MPI_Get_library_version`, and the length that it reports.
 ///
 /// Open MPI 5.0 counts the terminating zero, which the standard does not. The library is called
-/// once, at the start.
+/// at most once.
 pub fn version() -> (&'static str, c_int) {
     static VERSION: OnceLock<(String, c_int)> = OnceLock::new();
     let (text, length) = VERSION.get_or_init(query_version);
@@ -173,7 +176,7 @@ fn query_version() -> (String, c_int) {
 
 /// Opens libraries in the library's namespace, by their paths; returns the number of new ones.
 ///
-/// Libraries that are open already are not opened again.
+/// Libraries that are open already are not opened again, and relative paths are ignored.
 pub fn open_ahead<'a>(paths: impl Iterator<Item = &'a str>) -> usize {
     let loaded = modules();
     let is_new =
@@ -297,10 +300,10 @@ pub fn for_each_own_module(visit: impl FnMut(&LoadedModule)) {
         fn dl_iterate_phdr(callback: Callback, data: *mut c_void) -> c_int;
     }
     let iterate = |callback, data| {
-        // SAFETY: the arguments of `for_each_module`.
+        // SAFETY: `for_each_module` passes a callback and the data for this callback.
         unsafe { dl_iterate_phdr(callback, data) };
     };
-    // SAFETY: libc's function.
+    // SAFETY: dl_iterate_phdr(3), which iterates over the namespace of this code.
     unsafe { understudy_elf::for_each_module(iterate, visit) };
 }
 

@@ -9,14 +9,14 @@
 //!   threads       terminated, if their stacks are in the library's half
 //!                 of the reserved range                                    (threads)
 //!   descriptors   closed, if they are new and not below MPI_FD_BASE        (descriptors)
-//!   signals       new handlers of that side are replaced by the old ones   (signals)
+//!   signals       handlers of the library are replaced by the old actions  (signals)
 //!   libraries     none may have been opened since the snapshot             (modules)
 //!   memory        new mappings are unmapped, old contents are restored     (memory)
 //!   the caller    thread-local data, keys and cancellation state           (thread)
 //! ```
 //!
-//! A process in which any of these cannot be reset ([`ResetError`]) cannot be used as a rank any
-//! more, and must exit.
+//! A process whose MPI side cannot be reset ([`ResetError`]) cannot be used as a rank any more, and
+//! must exit.
 
 mod descriptors;
 mod memory;

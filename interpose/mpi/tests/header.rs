@@ -8,7 +8,7 @@ use understudy_mpi::real_types::{
 mod generated {
     include!("generated/header.rs");
 
-    /// Checks that there are functions to compile, which compare the prototypes.
+    /// The generated functions, whose compilation compares the prototypes, are not missing.
     #[test]
     fn procedures_are_declared_as_in_the_header() {
         assert!(PROCEDURES.len() >= 450, "{}", PROCEDURES.len());
@@ -17,11 +17,11 @@ mod generated {
     #[test]
     fn constants_have_the_values_of_the_header() {
         assert!(CONSTANTS.len() >= 168, "{}", CONSTANTS.len());
-        let others: Vec<_> = CONSTANTS
+        let different: Vec<_> = CONSTANTS
             .iter()
             .filter(|(_, ours, theirs)| ours != theirs)
             .collect();
-        assert!(others.is_empty(), "name, table, header: {others:?}");
+        assert!(different.is_empty(), "name, table, header: {different:?}");
     }
 }
 

@@ -33,9 +33,9 @@ const INDEX: u32 = 0x03ff_ffff;
 /// Lowest value that is not a predefined handle, where handles are pointers (MPI 5.0, 20.3).
 const FIRST_POINTER: u64 = 4096;
 
-/// Builds the tables of the predefined handles.
+/// Builds the tables of predefined handles for a program with another ABI than Open MPI's.
 ///
-/// Must be called after [`handles::connect`].
+/// Does nothing for a program with Open MPI's ABI. Must be called after [`handles::connect`].
 pub fn connect(rt: &Runtime) {
     let Some(abi) = foreign_abi() else { return };
     let mut predefined = PredefinedHandles {
@@ -60,7 +60,10 @@ pub fn connect(rt: &Runtime) {
     *rt.foreign.predefined.borrow_mut() = Some(predefined);
 }
 
-/// Returns the virtual handle of a program's handle, or null if `handle` is invalid.
+/// Returns the virtual handle of a program's handle, or null if it has none.
+///
+/// The object of a created handle need not exist. A pointer that is no predefined handle is
+/// returned unchanged, since created handles are pointers too.
 #[inline]
 pub fn inward(rt: &Runtime, abi: &Abi, kind: HandleKind, handle: u64) -> u64 {
     let handle = if abi.width(kind) == 4 {
@@ -97,7 +100,7 @@ fn find_virtual_handle(rt: &Runtime, abi: &Abi, kind: HandleKind, handle: u64) -
     virtual_handle
 }
 
-/// Returns the program's handle of a virtual handle.
+/// Returns the program's handle of a virtual handle; zero if `handle` denotes no object.
 pub fn outward(rt: &Runtime, abi: &Abi, kind: HandleKind, handle: u64) -> u64 {
     let predefined = rt.foreign.predefined.borrow();
     let Some(predefined) = predefined.as_ref() else {

@@ -1,4 +1,4 @@
-//! General active target synchronization of windows (MPI 4.1, 12.5.2), from locks and messages.
+//! General active target synchronization of windows (MPI 4.1, 12.5.2), by locks and messages.
 //!
 //! ```text
 //!   origin                                                      target
@@ -64,7 +64,7 @@ fn record_message(rt: &Runtime, win: VirtWin, from: c_int, message: SyncMessage)
 /// Sends `message` to these members.
 ///
 /// # Errors
-/// The error of a real procedure.
+/// Fails if a real procedure fails.
 pub fn send(rt: &Runtime, win: VirtWin, members: &[i32], message: SyncMessage) -> mpi::Result<()> {
     let Some((comm, own)) = window_channel(rt, win) else {
         return Ok(());
@@ -91,7 +91,7 @@ pub fn send(rt: &Runtime, win: VirtWin, members: &[i32], message: SyncMessage) -
             ))?;
         }
         requests::table_mut(rt).count_sent(comm::worker_of(rt, comm, member));
-        // SAFETY: a request of the runtime.
+        // SAFETY: an active request of the runtime, and variables of this frame.
         check(unsafe { real::PMPI_Test(&mut request, &mut flag, &mut status) })?;
         if flag == 0 {
             let mut sent =
@@ -105,7 +105,7 @@ pub fn send(rt: &Runtime, win: VirtWin, members: &[i32], message: SyncMessage) -
 /// Receives a message if one has arrived; returns true if so.
 ///
 /// # Errors
-/// The error of a real procedure.
+/// Fails if a real procedure fails.
 pub fn receive_arrived(rt: &Runtime, win: VirtWin) -> mpi::Result<bool> {
     let Some((comm, _)) = window_channel(rt, win) else {
         return Ok(false);
@@ -130,7 +130,7 @@ pub fn receive_arrived(rt: &Runtime, win: VirtWin) -> mpi::Result<bool> {
 /// Blocks until the next message has been received.
 ///
 /// # Errors
-/// The error of a real procedure.
+/// Fails if a real procedure fails.
 pub fn receive_next(rt: &Runtime, win: VirtWin) -> mpi::Result<()> {
     let Some((comm, _)) = window_channel(rt, win) else {
         return Ok(());
@@ -168,10 +168,10 @@ pub fn consume_messages(rt: &Runtime, win: VirtWin, members: &[i32], message: Sy
     all_received
 }
 
-/// Receives all messages that have arrived, on all windows.
+/// Receives all messages that have arrived, on all windows without spawned processes.
 ///
 /// # Errors
-/// The error of a real procedure.
+/// Fails if a real procedure fails.
 pub fn receive_all_arrived(rt: &Runtime) -> mpi::Result<()> {
     let windows: Vec<VirtWin> = {
         let all = objects(rt);

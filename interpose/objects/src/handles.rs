@@ -1,15 +1,16 @@
 //! Virtual handles, which the program sees, and their translation to real handles.
 //!
 //! The handle of a predefined object is the address of its data symbol on the program side; the
-//! runtime writes an index into the symbol. The handle of a created object is an address in a range
-//! that is never mapped:
+//! runtime writes a tag and an index into the symbol. The handle of a created object is an address
+//! in a range that is never mapped:
 //!
 //! ```text
 //!   0x1e00_0000_0000 + kind·2³² + index·16
 //! ```
 //!
 //! Both kinds of virtual handles are equal in all ranks, and stay valid when a replacement takes
-//! over. The real handles are in one array for each kind of object.
+//! over. The real handles of created objects are in one array for each kind of object, those of
+//! predefined objects in one array together.
 
 mod handle_table;
 mod real_handles;

@@ -4,8 +4,8 @@
 //!
 //! The recipes are the part of MPI's state that belongs to the program: they are saved at a cut,
 //! restored at a rollback, and sent to the buddy, as one encoded value. Real handles are not part
-//! of them: [`rebuild_local`] and [`comm::rebuild`] create the real objects from the recipes, on
-//! survivors and replacements alike.
+//! of them: [`rebuild_local`], [`comm::rebuild`], [`window::rebuild`] and [`tool::rebuild`] create
+//! the real objects from the recipes, on survivors and replacements alike.
 
 pub mod attribute;
 pub mod comm;

@@ -32,7 +32,8 @@ pub fn receive(
     if let Some(outcome) = drained::take(rt, &message_arguments) {
         return (done_state(outcome.status, outcome.rc), request, SUCCESS);
     }
-    // SAFETY: the program's buffer, count and type.
+    // SAFETY: MPI requires the program's buffer, count and datatype to be valid until the receive
+    // is complete.
     let rc = unsafe {
         real::PMPI_Irecv(
             message_arguments.buffer as *mut c_void,
@@ -47,10 +48,11 @@ pub fn receive(
     (RequestState::Active, request, rc)
 }
 
-/// Creates the real persistent request; returns it with the return code.
+/// Creates the real request of a persistent send or receive.
 ///
-/// The real request of a buffered send is never started: it is created so that the library checks
-/// the arguments.
+/// Returns the request and the return code; a null request and success for all other kinds. The
+/// real request of a buffered send is never started: it is created so that the library checks the
+/// arguments.
 pub fn create_persistent(rt: &Runtime, kind: &RequestKind) -> (RealRequest, c_int) {
     let mut request = RealRequest(std::ptr::null_mut());
     let (RequestKind::PersistentSend(_, message_arguments)
@@ -68,7 +70,8 @@ pub fn create_persistent(rt: &Runtime, kind: &RequestKind) -> (RealRequest, c_in
         message_arguments.peer,
         message_arguments.tag,
     );
-    // SAFETY: the program's buffer, count and type.
+    // SAFETY: MPI requires the program's buffer, count and datatype to be valid until the request
+    // is freed.
     let rc = unsafe {
         match kind {
             RequestKind::PersistentSend(SendMode::Standard, _) => {
@@ -97,7 +100,7 @@ pub fn start(rt: &Runtime, index: u32) -> c_int {
     start_in_place(rt, index)
 }
 
-/// Starts a persistent request, which keeps its stamp, after a rollback.
+/// Starts a persistent request without a change of its stamp, as after a rollback.
 pub fn start_in_place(rt: &Runtime, index: u32) -> c_int {
     let Some(kind) = get(rt, index).map(|request| request.kind) else {
         return ERR_REQUEST;
@@ -112,7 +115,7 @@ pub fn start_in_place(rt: &Runtime, index: u32) -> c_int {
     if requests::real_of(rt, index).0.is_null() {
         return ERR_REQUEST;
     }
-    // SAFETY: an inactive persistent request.
+    // SAFETY: a persistent request of the runtime; MPI requires that it is inactive.
     let rc = with_real(rt, index, |request| unsafe { real::PMPI_Start(request) });
     if rc == SUCCESS {
         set_state(rt, index, RequestState::Active);

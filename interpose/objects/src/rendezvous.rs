@@ -51,7 +51,7 @@ const MESSAGE_BYTES: usize = 64;
 /// Sends a message to a worker.
 ///
 /// # Errors
-/// The error of a real procedure.
+/// Fails if a real procedure fails.
 pub fn send(rt: &Runtime, to: Worker, message: ConnectionMessage) -> mpi::Result<()> {
     let mut bytes = Box::new([0u8; MESSAGE_BYTES]);
     bincode::encode_into_slice(message, &mut bytes[..], standard())
@@ -72,7 +72,7 @@ pub fn send(rt: &Runtime, to: Worker, message: ConnectionMessage) -> mpi::Result
         ))?;
     }
     requests::table_mut(rt).count_sent(Some(to));
-    // SAFETY: a request of the runtime.
+    // SAFETY: an active request of the runtime, and variables of this frame.
     let tested = check(unsafe { real::PMPI_Test(&mut request, &mut flag, &mut status) });
     if flag == 0 {
         Box::leak(bytes);
@@ -93,7 +93,7 @@ pub fn send(rt: &Runtime, to: Worker, message: ConnectionMessage) -> mpi::Result
 /// Receives all messages that have arrived.
 ///
 /// # Errors
-/// The error of a real procedure.
+/// Fails if a real procedure fails.
 pub fn receive_arrived(rt: &Runtime) -> mpi::Result<()> {
     let Some(bridge) = comm::bridge(rt) else {
         return Ok(());
@@ -115,7 +115,7 @@ fn board_path(worker: Worker) -> PathBuf {
 /// Publishes the state of this worker on its board.
 ///
 /// # Errors
-/// The error of the file.
+/// Fails if the file cannot be written.
 pub fn publish_board(rt: &Runtime, me: Worker) -> io::Result<()> {
     let (path, new) = (
         board_path(me),
@@ -134,7 +134,7 @@ pub fn publish_board(rt: &Runtime, me: Worker) -> io::Result<()> {
 /// The file of an empty board is removed.
 ///
 /// # Errors
-/// An internal error, after a log line.
+/// Fails with an internal error, after a log line, if the file cannot be written or removed.
 pub fn republish_board(rt: &Runtime, me: Worker) -> mpi::Result<()> {
     let written = if dynamic::get(rt).board != PublicBoard::default() {
         publish_board(rt, me)
@@ -174,7 +174,7 @@ fn is_on_other_node(rt: &Runtime, worker: Worker) -> bool {
 /// `None` if a process has failed before the board was read.
 ///
 /// # Errors
-/// The error of the file; a missing file is no error.
+/// Fails if the board exists and cannot be read or decoded.
 pub fn board_of(rt: &Runtime, worker: Worker) -> io::Result<Option<PublicBoard>> {
     let boards = boards_of(rt, [worker])?;
     Ok(boards.map(|mut boards| boards.pop().map(|(_, board)| board).unwrap_or_default()))
@@ -186,7 +186,7 @@ pub fn board_of(rt: &Runtime, worker: Worker) -> io::Result<Option<PublicBoard>>
 /// they were read.
 ///
 /// # Errors
-/// As for [`board_of`].
+/// Fails if a board exists and cannot be read or decoded.
 pub fn boards_of(
     rt: &Runtime,
     workers: impl IntoIterator<Item = Worker>,
@@ -200,7 +200,7 @@ pub fn boards_of(
                 let request = requests.entry(world.nodes.get(process.index()));
                 request.or_insert((process, Vec::new())).1.push(worker);
             }
-            _ => boards.push((worker, read(&read_own(&board_path(worker))?)?)),
+            _ => boards.push((worker, decode(&read_own(&board_path(worker))?)?)),
         }
     }
     for (process, workers) in requests.into_values() {
@@ -208,14 +208,14 @@ pub fn boards_of(
             return Ok(None);
         };
         for (worker, bytes) in workers.into_iter().zip(remote_boards) {
-            boards.push((worker, read(&bytes.map_err(io::Error::other)?)?));
+            boards.push((worker, decode(&bytes.map_err(io::Error::other)?)?));
         }
     }
     Ok(Some(boards))
 }
 
 /// Decodes a board; a missing or empty file is an empty board.
-fn read(bytes: &[u8]) -> io::Result<PublicBoard> {
+fn decode(bytes: &[u8]) -> io::Result<PublicBoard> {
     if bytes.is_empty() {
         return Ok(PublicBoard::default());
     }

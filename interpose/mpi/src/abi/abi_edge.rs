@@ -29,9 +29,10 @@ pub trait Edge: 'static {
     /// Converts an error code of the caller for the callee.
     fn error_for_callee(code: c_int) -> c_int;
 
-    /// True if the caller does not continue after the call.
+    /// True if no results of the call may be written.
     ///
-    /// Results must then not be written.
+    /// At the edge to the program, a recovery has restored the caller's memory. At the edge to the
+    /// library, the call was abandoned.
     fn is_void(code: c_int) -> bool;
 
     /// Begins a call; must be called before all other methods.
@@ -49,6 +50,6 @@ pub trait Edge: 'static {
     /// Returns the numbers of sources and of destinations in a communicator of the callee.
     fn degrees(comm: u64) -> (usize, usize);
 
-    /// Returns a variable of the program or library that has the other ABI.
+    /// Returns the value of a variable of the other ABI's program or library.
     fn variable(name: &'static CStr) -> isize;
 }

@@ -1,6 +1,6 @@
 //! Arguments at an edge: conversion for the callee, and of results for the caller.
 //!
-//! Arrays are converted into memory of their own ([`CalleeMemory`]), whose address the callee
+//! Arrays are converted into separate memory ([`CalleeMemory`]), whose address the callee
 //! receives. After the call, the elements are converted back into the caller's array.
 #![allow(unsafe_code)]
 

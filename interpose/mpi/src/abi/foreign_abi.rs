@@ -9,10 +9,11 @@ include!("../generated/abis.rs");
 
 /// Size of Open MPI's handles in bytes.
 pub(super) const HANDLE: usize = 8;
-/// Number added to error codes that the program creates (`MPI_Add_error_code`) in other ABIs.
+/// Number added, in other ABIs, to error classes and codes of the program.
 ///
-/// The sum is greater than all codes of the library, as MPI 4.1, 9.5, requires.
-const FIRST_OWN_CODE: c_int = 0x4000_0000;
+/// The program adds them by `MPI_Add_error_class` and `MPI_Add_error_code`. The sum is greater than
+/// all codes of the library, as MPI 4.1, 9.5, requires.
+const ADDED_CODE_OFFSET: c_int = 0x4000_0000;
 /// `MPI_ERR_LASTCODE` of Open MPI.
 const LAST_CODE: c_int = 92;
 /// First attribute key that the runtime assigns; predefined keys are smaller.
@@ -27,7 +28,7 @@ pub struct PredefinedHandle {
     pub value: u64,
 }
 
-/// Offsets of the members of a status, in bytes from its start.
+/// Size of a status, and offsets of its members from its start, in bytes.
 pub struct StatusLayout {
     /// Size of the status in bytes.
     pub size: usize,
@@ -36,7 +37,7 @@ pub struct StatusLayout {
     pub error: usize,
     /// Received bytes: the low word, followed by the high word.
     ///
-    /// The lowest bit of the high word is set if the operation was cancelled (MPICH).
+    /// The lowest bit of the high word is set if the operation was cancelled, as in MPICH.
     pub bytes: usize,
 }
 
@@ -51,7 +52,7 @@ pub enum ConstantValue {
 /// Differences of an ABI from Open MPI's.
 pub struct Abi {
     pub name: &'static str,
-    /// Size of a handle in bytes.
+    /// Size of a handle in bytes, except file handles ([`Abi::width`]).
     pub handle: usize,
     pub status: StatusLayout,
     pub handles: &'static [PredefinedHandle],
@@ -81,7 +82,7 @@ impl Abi {
         }
         match (pairs.iter().find(|pair| pair.0 == value), domain) {
             (Some(pair), _) => pair.1,
-            (None, Domain::ErrorCode) if value > LAST_CODE => FIRST_OWN_CODE + value,
+            (None, Domain::ErrorCode) if value > LAST_CODE => ADDED_CODE_OFFSET + value,
             (None, Domain::ErrorCode) if value != 0 => self.foreign(domain, ERR_OTHER),
             (None, Domain::Keyval) if value >= FIRST_KEY => pairs[0].1 + value,
             (None, _) => value,
@@ -108,7 +109,7 @@ impl Abi {
         }
         match (pairs.iter().find(|pair| pair.1 == value), domain) {
             (Some(pair), _) => pair.0,
-            (None, Domain::ErrorCode) if value >= FIRST_OWN_CODE => value - FIRST_OWN_CODE,
+            (None, Domain::ErrorCode) if value >= ADDED_CODE_OFFSET => value - ADDED_CODE_OFFSET,
             (None, Domain::Keyval) if value >= pairs[0].1 + FIRST_KEY => value - pairs[0].1,
             (None, _) => value,
         }

@@ -22,7 +22,8 @@ unsafe fn envelope<E: Edge>(datatype: u64, is_large: bool, slot: usize) -> (c_in
     type Large =
         unsafe extern "C" fn(u64, *mut i64, *mut i64, *mut i64, *mut i64, *mut c_int) -> c_int;
     let (mut combiner, mut integers, mut counts) = (0, 0, 0);
-    // SAFETY: the procedure of this slot.
+    // SAFETY: the caller passes the slot of a procedure of this type; results are variables of this
+    // function.
     unsafe {
         if is_large {
             let envelope: Large = std::mem::transmute(E::callee(slot));
@@ -53,7 +54,8 @@ unsafe fn envelope<E: Edge>(datatype: u64, is_large: bool, slot: usize) -> (c_in
 /// lengths.
 ///
 /// # Safety
-/// `integers` must point to all integers that the callee has written.
+/// `integers` must point to all integers that the callee has written for this datatype. The
+/// requirements of [`envelope`] apply.
 pub(super) unsafe fn contents<E: Edge>(
     datatype: u64,
     integers: *mut u8,

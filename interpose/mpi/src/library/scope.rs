@@ -1,11 +1,11 @@
 //! Global scope of the library's namespace, for components that do not name their dependencies.
 //!
-//! Open MPI 4 has components that use symbols of libmpi without naming it as a dependency. In a
-//! program that is linked with libmpi they find the symbols in the program's global scope. In a
-//! namespace of dlmopen(3) the global scope consists of the first object, which is the shim, and
-//! its dependencies (glibc 2.36, elf/dl-object.c: `_dl_new_object`), and ld.so cannot extend it by
-//! RTLD_GLOBAL (glibc's bug 18684). This module therefore adds libmpi to the scope by changing
-//! ld.so's own data, if these have the expected form.
+//! Open MPI 4 has components that use symbols of libmpi without naming libmpi as a dependency. In a
+//! program that is linked with libmpi, these components find the symbols in the program's global
+//! scope. In a namespace of dlmopen(3) the global scope consists of the first object, which is the
+//! shim, and its dependencies (glibc 2.36, elf/dl-object.c: `_dl_new_object`), and ld.so cannot
+//! extend it by RTLD_GLOBAL (glibc's bug 18684). This module therefore adds libmpi to the scope by
+//! changing ld.so's own data, if these have the expected form.
 #![allow(unsafe_code)]
 
 use super::{LIBRARY, SHIM};
@@ -48,7 +48,8 @@ pub unsafe fn add_library() -> bool {
     let (Some(global), Some(library)) = scopes else {
         return false;
     };
-    // SAFETY: `scope_of` has checked the count.
+    // SAFETY: `scope_of` has checked that each scope has this number of objects; no other thread
+    // looks up symbols, as the caller guarantees.
     unsafe {
         let objects =
             |scope: *const Scope| slice::from_raw_parts((*scope).objects, (*scope).count as usize);
@@ -65,7 +66,7 @@ pub unsafe fn add_library() -> bool {
     true
 }
 
-/// True if the address is in ld.so's heap for the runtime side.
+/// True if the address is in ld.so's heap for the runtime and MPI sides.
 fn is_of_ld_so(address: usize) -> bool {
     (RUNTIME_LD_HEAP..RUNTIME_LD_HEAP + LD_HEAP_SIZE).contains(&address)
 }

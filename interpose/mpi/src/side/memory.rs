@@ -17,7 +17,7 @@ struct Mapping {
     protection: c_int,
     is_shared: bool,
     is_anonymous: bool,
-    /// Name of shared memory, by which other processes can open it.
+    /// Path of shared memory, by which other processes can open the memory.
     segment: Option<String>,
 }
 
@@ -71,7 +71,8 @@ impl SavedMemory {
     pub fn take() -> Result<SavedMemory, ResetError> {
         let save = |mapping: Mapping| {
             let is_data = mapping.protection & libc::PROT_WRITE != 0 && !mapping.is_shared;
-            // SAFETY: a readable mapping of whole pages; the library is not running.
+            // SAFETY: a private writable mapping of whole pages, which is readable on x86-64; the
+            // library is not running.
             let words = || unsafe {
                 std::slice::from_raw_parts(
                     mapping.range.start as *const u64,
@@ -102,8 +103,8 @@ impl SavedMemory {
         let current = mappings()?;
         for mapping in &current {
             for range in self.without(&mapping.range) {
-                // The process that has created the segment may have failed before removing its
-                // name, and no process must open it any more.
+                // The process that has created the shared memory may have failed before removing
+                // its name, and no process must open this memory any more.
                 if let Some(segment) = &mapping.segment {
                     let _ = std::fs::remove_file(segment);
                 }
@@ -166,7 +167,8 @@ impl SavedMapping {
         }
         let differs = |other: &Mapping| other.protection != *protection;
         if overlapping().any(differs) {
-            // SAFETY: mprotect(2) of a mapping of the library.
+            // SAFETY: mprotect(2) of a mapping of the library, which no other thread uses, as the
+            // caller of `put_back` guarantees.
             let failed =
                 unsafe { libc::mprotect(range.start as *mut c_void, range.len(), *protection) }
                     != 0;

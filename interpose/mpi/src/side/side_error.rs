@@ -6,13 +6,13 @@ use understudy_catalogue::message;
 #[derive(Debug, thiserror::Error)]
 pub enum ResetError {
     /// The mappings of the process cannot be read.
-    #[error("the mappings of this process cannot be read")]
+    #[error("the mappings of this process cannot be read from /proc/self/maps")]
     Mappings(#[source] std::io::Error),
     /// A mapping of a file or shared memory has been removed, and cannot be recreated.
-    #[error("the MPI library has unmapped data of its own at {0:#x}")]
+    #[error("the MPI library has unmapped a file or shared memory at {0:#x}")]
     MappingRemoved(usize),
-    /// A mapping cannot be created or removed.
-    #[error("memory of the MPI library at {0:#x} cannot be mapped")]
+    /// A mapping cannot be created, removed or protected as before.
+    #[error("memory of the MPI library at {0:#x} cannot be mapped, unmapped or protected")]
     Map(usize, #[source] std::io::Error),
     /// The C library's description of its threads for debuggers is missing or unexpected.
     #[error("this C library does not describe its threads as expected (nptl_db)")]

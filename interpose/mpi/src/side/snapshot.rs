@@ -18,7 +18,7 @@ pub struct Snapshot {
 /// Durations of the steps of a reset.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ResetTimes {
-    /// Time until all threads had exited.
+    /// Time until all threads of the MPI side had exited.
     pub threads: Duration,
     /// Time for descriptors, signal handlers, and the check that no new library is loaded.
     pub descriptors: Duration,

@@ -20,7 +20,7 @@ use understudy_abi::assembly::return_from_signal;
 /// A thread cannot block this signal by libc's functions. The runtime uses the signal to stop
 /// threads of the program, but sends it with rt_tgsigqueueinfo(2), not with tgkill(2).
 const TERMINATION_SIGNAL: c_int = 33;
-/// Time limit for the termination of a thread.
+/// Time limit for the termination of all threads, and for each wait for ld.so's lock.
 const DEADLINE: Duration = Duration::from_secs(2);
 
 /// Offsets in `struct pthread`, and addresses of ld.so's lists.
@@ -53,7 +53,7 @@ fn symbol(name: &CStr) -> Result<usize, ResetError> {
 
 /// Returns the offset in a descriptor, which consists of size in bits, count, and offset.
 fn offset(name: &CStr) -> Result<usize, ResetError> {
-    // SAFETY: a descriptor of three 32-bit words.
+    // SAFETY: a descriptor of nptl_db, which has three 32-bit words.
     Ok(unsafe { (symbol(name)? as *const u32).add(2).read() } as usize)
 }
 
@@ -71,7 +71,7 @@ impl Layout {
             return Err(ResetError::UnknownThreads);
         }
         let number = offset(c"_thread_db_pthread_tid")?;
-        // SAFETY: a word of 32 bits, the size in bytes.
+        // SAFETY: nptl_db defines this symbol as a word of 32 bits: the size in bytes.
         let size = unsafe { (symbol(c"_thread_db_sizeof_pthread")? as *const u32).read() };
         Ok(Layout {
             specific: offset(c"_thread_db_pthread_specific")?,
@@ -116,7 +116,7 @@ impl Layout {
             .is_err()
         {
             if begin.elapsed() > DEADLINE {
-                // A thread of the MPI side was terminated while it had the lock.
+                // Presumably a thread of the MPI side was terminated while it had the lock.
                 break;
             }
             std::thread::yield_now();
@@ -168,7 +168,7 @@ const SA_SIGINFO: usize = 4;
 /// Terminates all threads of the MPI side, and removes them from ld.so's lists.
 ///
 /// # Safety
-/// No other code may need anything that these threads own. Their stacks stay mapped.
+/// No other code may need anything that these threads own. The threads' stacks stay mapped.
 pub unsafe fn end_all() -> Result<(), ResetError> {
     let layout = Layout::get()?;
     let termination: Action = [
@@ -195,7 +195,7 @@ impl Layout {
             // A thread may be creating another one, so the lists are read until no thread is left.
             let threads = {
                 let _lock = self.lock();
-                // SAFETY: the lock is held.
+                // SAFETY: the lock is held, so ld.so does not change the lists.
                 unsafe { self.threads() }
             };
             let mut alive = threads
@@ -222,7 +222,7 @@ impl Layout {
 
     /// Returns the kernel's number of the thread; zero if it has exited.
     fn number(&self, thread: usize) -> i32 {
-        // SAFETY: words of the thread's structure.
+        // SAFETY: words of the thread's structure, which stays mapped after the thread's exit.
         let [number, exit_word] = [self.number, self.exit_word].map(|offset| unsafe {
             (*((thread + offset) as *const AtomicI32)).load(Ordering::Relaxed)
         });
@@ -240,7 +240,8 @@ impl Layout {
         let deallocate: Deallocate =
             unsafe { std::mem::transmute::<usize, Deallocate>(symbol(c"_dl_deallocate_tls")?) };
         let _lock = self.lock();
-        // SAFETY: the lock is held; the links are those of a circular list.
+        // SAFETY: the lock is held, so ld.so does not change the lists, which are circular. The
+        // threads have exited, so none uses its thread-local data.
         unsafe {
             for thread in self.threads() {
                 let [next, previous] = ((thread + self.links) as *const [usize; 2]).read();

@@ -8,7 +8,7 @@ pub(super) const KINDS: usize = 11;
 
 /// Predefined handles, and the most recent translations.
 pub struct ForeignHandles {
-    /// Predefined handles, or `None` if the program has the ABI of the runtime.
+    /// Predefined handles; `None` until [`connect`](super::connect), and with Open MPI's ABI.
     pub(super) predefined: StateCell<Option<PredefinedHandles>>,
     /// Most recent translation of each kind of handle.
     pub(super) recent: StateCell<[RecentTranslation; KINDS]>,

@@ -27,7 +27,7 @@ pub fn with_status_for_program(status: &mut Status, callback: impl FnOnce(*mut c
         return callback((&raw mut *status).cast());
     };
     let mut program_status = [0u64; 5];
-    // SAFETY: `program_status` has room for a status of any ABI.
+    // SAFETY: `program_status` has room for a status of any ABI, whose bytes may have any value.
     unsafe {
         abi.write_status(program_status.as_mut_ptr().cast(), status);
         callback(program_status.as_mut_ptr().cast());

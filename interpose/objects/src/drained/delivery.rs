@@ -67,7 +67,7 @@ pub fn peek(rt: &Runtime, comm: VirtComm, source: c_int, tag: c_int) -> Option<S
     first_matching(&list, comm, source, tag).map(|at| list[at].status())
 }
 
-/// Delivers the first drained message that matches this receive.
+/// Delivers the first drained message that matches this receive; `None` if none matches.
 #[inline]
 pub fn take(rt: &Runtime, message_arguments: &MessageArguments) -> Option<RequestOutcome> {
     if has_any() {
@@ -112,7 +112,8 @@ pub fn deliver(
     let rc = match InFlight::send(to_self, drained.data) {
         Ok(sent) => {
             let (to, own) = (message_arguments.buffer as *mut c_void, to_self.comm);
-            // SAFETY: the program's buffer; the message is from this process to itself.
+            // SAFETY: MPI requires the program's buffer, count and datatype to be valid. The
+            // message is from this process to itself.
             let rc = unsafe { real::PMPI_Recv(to, count, datatype, 0, 0, own, &mut status) };
             // A failure is detected by the next call.
             let _ = sent.wait();

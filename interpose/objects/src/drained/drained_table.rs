@@ -36,7 +36,9 @@ pub fn replace(rt: &Runtime, saved: Vec<DrainedMessage>) {
     change(rt, |list| *list = saved);
 }
 
-/// True if the program has requests or matched messages on a communicator.
+/// True if a communicator has requests, or matched messages in the real library.
+///
+/// Drained messages do not need the communicator.
 pub fn is_comm_in_use(rt: &Runtime, comm: VirtComm) -> bool {
     requests::has_requests_on(rt, comm)
         || rt

@@ -38,7 +38,7 @@ fn handle(index: u32) -> VirtMessage {
     VirtMessage(handles::virtual_handle(HandleKind::Message, index))
 }
 
-/// True if a message with this index exists.
+/// True if a matched message with this index exists.
 pub fn exists(rt: &Runtime, index: u32) -> bool {
     rt.drained
         .matched

@@ -47,7 +47,7 @@ unsafe impl Send for RealHandles {}
 
 /// Most recent translation of one kind of handle.
 ///
-/// Programs use a few handles in most calls.
+/// Programs use a few handles in most calls, so many translations repeat the last one.
 #[derive(Clone, Copy)]
 pub(super) struct RecentTranslation {
     pub(super) handle: *mut c_void,

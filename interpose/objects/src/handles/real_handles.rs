@@ -12,10 +12,10 @@ use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::*;
 
-/// Returns the number that is cached for the most recently translated handle.
+/// Returns the number that is cached for a handle.
 ///
-/// Zero if no number is cached, or if another handle has been translated since then. The number of
-/// a datatype is its size.
+/// Zero if no number is cached, or if another handle of this kind has been translated since then.
+/// The number of a datatype is its size.
 #[inline]
 pub fn cached_number(rt: &Runtime, kind: HandleKind, handle: *mut c_void) -> c_int {
     let recent = rt.handles.recent[kind as usize].get();
@@ -26,7 +26,7 @@ pub fn cached_number(rt: &Runtime, kind: HandleKind, handle: *mut c_void) -> c_i
     }
 }
 
-/// Caches a number, if `handle` is the most recently translated one.
+/// Caches a number, if `handle` is the most recently translated one of its kind.
 pub fn cache_number(rt: &Runtime, kind: HandleKind, handle: *mut c_void, number: c_int) {
     let recent = rt.handles.recent[kind as usize].get();
     if recent.handle == handle {
@@ -81,7 +81,7 @@ macro_rules! translations {
     ($($name:ident: $virt:ident => $real:ident, $kind:ident;)*) => {$(
         /// Returns the real handle; null if `handle` is invalid.
         ///
-        /// Every real procedure refuses the null handle.
+        /// Every real procedure reports an error for a null pointer as a handle.
         #[inline]
         pub fn $name(rt: &Runtime, handle: $virt) -> $real {
             $real(real(rt, HandleKind::$kind, handle.0))
@@ -118,7 +118,7 @@ pub fn set_real(rt: &Runtime, kind: HandleKind, index: u32, handle: *mut c_void)
 
 /// Sets the real handle behind a predefined handle.
 ///
-/// The real world communicator changes at a recovery.
+/// The real handles of `MPI_COMM_WORLD` and `MPI_COMM_SELF` change at the start and at a recovery.
 pub fn set_predefined(rt: &Runtime, symbol: usize, handle: *mut c_void) {
     forget_recent(rt);
     let real_handles = &mut *rt.handles.real_handles.borrow_mut();
@@ -166,7 +166,7 @@ pub fn connect(rt: &Runtime, symbols: &[usize], real: impl Fn(&std::ffi::CStr) -
     write_tags(real_handles);
 }
 
-/// Writes the indices into the data symbols of the program side.
+/// Writes tags and indices into the data symbols of the program side.
 pub fn write_symbol_tags(rt: &Runtime) {
     write_tags(&rt.handles.real_handles.borrow());
 }

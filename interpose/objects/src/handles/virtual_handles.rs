@@ -20,9 +20,9 @@ const SPAN: usize = KINDS << KIND_SHIFT;
 pub(super) const TAG: u64 = 0x7553_7400_0000_0000;
 const TAG_MASK: u64 = 0xffff_ff00_0000_0000;
 
-/// Returns the index of a created object of this kind.
+/// Returns the index in a handle of a created object of this kind.
 ///
-/// An object with this index need not exist.
+/// `None` for all other values. An object with this index need not exist.
 #[inline]
 pub fn created_index(kind: HandleKind, handle: *mut c_void) -> Option<u32> {
     let offset = (handle as usize).wrapping_sub(virtual_handle(kind, 0) as usize);
@@ -45,7 +45,7 @@ pub enum DenotedObject {
     Created(u32),
     /// The predefined object whose data symbol has this index.
     Predefined(usize),
-    /// No object: the value cannot be a handle.
+    /// No object: the value is not a handle.
     Nothing,
 }
 

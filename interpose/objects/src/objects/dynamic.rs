@@ -1,6 +1,7 @@
 //! Ports and published names (MPI 4.1, 11.8), and messages for establishing connections.
 //!
-//! All of this state rolls back with the program. A process never reuses the number of a port.
+//! This state rolls back with the program, except counts of spawns, which a rollback cannot undo.
+//! Between rollbacks, a process never reuses the number of a port.
 
 mod dynamic_entry;
 mod ports;

@@ -129,12 +129,14 @@ mod tests {
         );
         // MPICH's Fortran handles of predefined objects are greater, and `real` supplies them.
         let mpich = 0x5800_0003;
-        let asked = std::cell::Cell::new(false);
+        let is_called = std::cell::Cell::new(false);
         let real = || {
-            asked.set(true);
+            is_called.set(true);
             std::ptr::null_mut()
         };
-        assert!(from_fortran(rt, HandleKind::Op, mpich, |_| true, real).is_null() && asked.get());
+        assert!(
+            from_fortran(rt, HandleKind::Op, mpich, |_| true, real).is_null() && is_called.get()
+        );
         assert_eq!(to_fortran(HandleKind::Info, handle, || unreachable!()), -1);
         assert_eq!(
             to_fortran(HandleKind::Op, std::ptr::null_mut(), || unreachable!()),

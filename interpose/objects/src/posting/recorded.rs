@@ -1,4 +1,6 @@
-//! Creation and start of requests with recipes, by the program and after a rollback.
+//! Creation of requests with recipes, and counts of their starts.
+//!
+//! The program creates such requests, and a rollback creates them once more.
 #![allow(unsafe_code)]
 
 use crate::Runtime;
@@ -21,7 +23,9 @@ struct RequestArrays {
 }
 
 impl RequestArrays {
-    /// Returns the argument in the form for the library.
+    /// Returns the word to pass to the MPI library.
+    ///
+    /// The word is a value, a real handle, or the address of a stored array.
     fn argument_word(&mut self, rt: &Runtime, argument: &Argument) -> u64 {
         let pointer = |handle: u64| handle as *mut c_void;
         match argument {
@@ -65,13 +69,17 @@ pub fn create_recorded(
         .map(|argument| arrays.argument_word(rt, argument))
         .collect();
     let procedure = Proc::from_slot(u32::from(recipe.slot));
-    // SAFETY: the arguments that were recorded for this procedure.
+    // SAFETY: the arguments were recorded in a call of this procedure, in which MPI required the
+    // program to pass valid ones; copies of arrays are in `arrays`.
     let rc =
         procedure.and_then(|procedure| unsafe { make_request(procedure, &words, &mut request) });
     (request, Box::new(arrays), rc.unwrap_or(ERR_INTERN))
 }
 
-/// Counts the start of the request with this index, whose recipe has this number.
+/// Adds a started request to the sum that a cut checks.
+///
+/// `index` is the entry in the request table, `number` the key of its recipe. A partitioned send
+/// becomes open until all its partitions are ready.
 pub fn count_start(rt: &Runtime, index: u32, number: u64) {
     let Some(recipe) = requests::recipe(rt, number).map(|recipe| recipe.clone()) else {
         return;

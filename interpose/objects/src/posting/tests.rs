@@ -11,7 +11,7 @@ const STEPS: u32 = 150;
 const SOURCES: i32 = 2;
 const TAGS: i32 = 2;
 const COMMS: u64 = 2;
-/// Number of persistent receives, which exist as long as the program.
+/// Number of persistent receives, which are created at the start and never freed.
 const PERSISTENT: u32 = 3;
 
 /// Message with a unique number.
@@ -31,7 +31,8 @@ fn matches(message_arguments: &MessageArguments, message: &Message) -> bool {
 
 /// Queues of posted receives and unexpected messages (MPI 4.1, section 3.5).
 ///
-/// A message matches the receive that was posted first, a receive the first message.
+/// Among the receives that match a message, the one that was posted first receives it. Among the
+/// messages that match a new receive, the first one is received.
 #[derive(Clone, Default)]
 struct Queues {
     posted: Vec<(u32, MessageArguments)>,
@@ -39,13 +40,13 @@ struct Queues {
 }
 
 impl Queues {
-    fn post(&mut self, who: u32, message_arguments: MessageArguments) -> Option<Message> {
+    fn post(&mut self, request: u32, message_arguments: MessageArguments) -> Option<Message> {
         let at = self
             .unexpected
             .iter()
             .position(|message| matches(&message_arguments, message));
         if at.is_none() {
-            self.posted.push((who, message_arguments));
+            self.posted.push((request, message_arguments));
         }
         at.map(|at| self.unexpected.remove(at))
     }
@@ -61,13 +62,13 @@ impl Queues {
         at.map(|at| self.posted.remove(at).0)
     }
 
-    fn cancel(&mut self, who: u32) -> bool {
-        let at = self.posted.iter().position(|(other, _)| *other == who);
+    fn cancel(&mut self, request: u32) -> bool {
+        let at = self.posted.iter().position(|(other, _)| *other == request);
         at.map(|at| self.posted.remove(at)).is_some()
     }
 }
 
-/// Receives in the runtime, on a library of two queues that a failure discards.
+/// Receives of the runtime, on a library of two queues that a failure discards.
 struct RuntimeModel {
     requests: Requests,
     drained: Vec<DrainedMessage>,
@@ -140,14 +141,14 @@ impl RuntimeModel {
                 assert_eq!(
                     self.take(index, message_arguments),
                     None,
-                    "a message was there that was not received"
+                    "a receive that was pending at the cut has matched a drained message"
                 );
             }
         }
     }
 }
 
-/// splitmix64
+/// Pseudorandom numbers (splitmix64).
 struct Random(u64);
 
 impl Random {
@@ -160,7 +161,7 @@ impl Random {
     }
 
     fn message_arguments(&mut self) -> MessageArguments {
-        // Uses a wildcard in one of three cases.
+        // One of three values is the wildcard.
         let mut or_any = |limit: i32, any: i32| {
             let number = self.below(limit as u64 * 3 / 2) as i32;
             if number < limit { number } else { any }
@@ -177,12 +178,14 @@ impl Random {
     }
 }
 
-/// Program, with the runtime and on the model.
+/// Program whose receives are posted both to the runtime and to a library without failures.
 struct Program {
-    layer: RuntimeModel,
+    runtime: RuntimeModel,
+    /// Library without failures, which gives the expected results.
     model: Queues,
     /// Indices of started requests that the program has not completed.
     active: Vec<u32>,
+    /// Indices of persistent requests that are not started.
     idle: Vec<u32>,
     /// Request and message of each match, in the order of time.
     history: Vec<(u32, u64)>,
@@ -199,13 +202,13 @@ impl Program {
             )
         };
         let idle = (0..PERSISTENT).map(|_| persistent()).collect();
-        let layer = RuntimeModel {
+        let runtime = RuntimeModel {
             requests,
             drained: Vec::new(),
             library: Queues::default(),
         };
         Program {
-            layer,
+            runtime,
             model: Queues::default(),
             active: Vec::new(),
             idle,
@@ -220,7 +223,7 @@ impl Program {
             2 if !self.idle.is_empty() => {
                 let at = random.below(self.idle.len() as u64) as usize;
                 let index = self.idle.swap_remove(at);
-                self.layer.requests.restamp(index);
+                self.runtime.requests.restamp(index);
                 self.begin(index);
             }
             3..=5 => self.arrive(Message {
@@ -242,7 +245,7 @@ impl Program {
     }
 
     fn post(&mut self, message_arguments: MessageArguments) {
-        let index = self.layer.requests.insert(
+        let index = self.runtime.requests.insert(
             0,
             RequestKind::Receive(message_arguments),
             RequestState::Active,
@@ -252,41 +255,44 @@ impl Program {
 
     fn begin(&mut self, index: u32) {
         let message_arguments = *self
-            .layer
+            .runtime
             .requests
             .get(index)
             .unwrap()
             .kind
             .message_arguments()
             .unwrap();
-        let got = self.layer.take(index, message_arguments);
+        let got = self.runtime.take(index, message_arguments);
         let expected = self
             .model
             .post(index, message_arguments)
             .map(|message| message.number);
-        assert_eq!(got, expected, "a receive has got another message");
+        assert_eq!(
+            got, expected,
+            "a receive has another message than in the model"
+        );
         self.history.extend(got.map(|number| (index, number)));
         self.active.push(index);
     }
 
     fn arrive(&mut self, message: Message) {
-        let got = self.layer.library.arrive(message);
+        let got = self.runtime.library.arrive(message);
         assert_eq!(
             got,
             self.model.arrive(message),
-            "{message:?} has got to another receive"
+            "{message:?} was received by another receive than in the model"
         );
         if let Some(index) = got {
-            self.layer.requests.get_mut(index).unwrap().state =
+            self.runtime.requests.get_mut(index).unwrap().state =
                 requests::done_state(requests::EMPTY_STATUS, 0);
             self.history.push((index, message.number));
         }
     }
 
-    /// Corresponds to `MPI_Wait` on a request, if that is complete.
+    /// Corresponds to `MPI_Test`, which completes the request if possible.
     fn complete(&mut self, at: usize) {
         let index = self.active[at];
-        let request = self.layer.requests.get_mut(index).unwrap();
+        let request = self.runtime.requests.get_mut(index).unwrap();
         if request.state == RequestState::Active {
             return;
         }
@@ -295,16 +301,16 @@ impl Program {
             request.state = RequestState::Inactive;
             self.idle.push(index);
         } else {
-            self.layer.requests.remove(index);
+            self.runtime.requests.remove(index);
         }
     }
 
     /// Cancels a receive, which completes it unless it has matched a message.
     fn cancel(&mut self, index: u32) {
-        let was = self.layer.library.cancel(index);
+        let was = self.runtime.library.cancel(index);
         assert_eq!(was, self.model.cancel(index));
         if was {
-            self.layer.requests.get_mut(index).unwrap().state =
+            self.runtime.requests.get_mut(index).unwrap().state =
                 requests::done_state(requests::EMPTY_STATUS, 0);
         }
     }
@@ -314,36 +320,36 @@ impl Program {
 struct Cut {
     saved: Vec<u8>,
     model: Queues,
-    held: Vec<u32>,
+    active: Vec<u32>,
     idle: Vec<u32>,
 }
 
 impl Cut {
     fn of(program: &mut Program) -> Cut {
         Cut {
-            saved: program.layer.cut(),
+            saved: program.runtime.cut(),
             model: program.model.clone(),
-            held: program.active.clone(),
+            active: program.active.clone(),
             idle: program.idle.clone(),
         }
     }
 
     fn restore(&self, program: &mut Program) {
-        program.layer.roll_back(&self.saved);
+        program.runtime.roll_back(&self.saved);
         program.model = self.model.clone();
-        program.active.clone_from(&self.held);
+        program.active.clone_from(&self.active);
         program.idle.clone_from(&self.idle);
         let order = |queues: &Queues| {
             queues
                 .posted
                 .iter()
-                .map(|(who, _)| *who)
+                .map(|(request, _)| *request)
                 .collect::<Vec<_>>()
         };
         assert_eq!(
-            order(&program.layer.library),
+            order(&program.runtime.library),
             order(&program.model),
-            "posted in another order"
+            "receives were posted in another order than in the model"
         );
     }
 }
@@ -360,14 +366,14 @@ fn receives_get_equal_messages_after_any_number_of_reposts() {
                 0 => cut = Cut::of(&mut program),
                 1 => {
                     cut.restore(&mut program);
-                    reposted += program.layer.library.posted.len();
+                    reposted += program.runtime.library.posted.len();
                 }
                 _ => program.step(&mut random, u64::from(number)),
             }
         }
         matched += program.history.len();
     }
-    // Lower numbers would mean that the test has tested nothing.
+    // Lower numbers would mean that the histories contain too few rollbacks or messages.
     assert!(
         reposted > 10_000 && matched > 50_000,
         "{reposted} posted again, {matched} messages"

@@ -22,7 +22,7 @@ pub fn buffers_mut(rt: &Runtime) -> RefMut<'_, Vec<AttachedBuffer>> {
     rt.requests.attached.borrow_mut()
 }
 
-/// Returns the buffer of this owner.
+/// Returns the buffer of this owner; `None` if no buffer is attached.
 pub fn attached(rt: &Runtime, owner: BufferOwner) -> Option<AttachedBuffer> {
     buffers(rt)
         .iter()

@@ -1,6 +1,7 @@
 //! Fast path for the completion of most requests.
 //!
-//! The library completes many requests in one call, and no other action is necessary.
+//! The library completes many requests in one call. The runtime only updates the table and the
+//! counts of received messages.
 #![allow(unsafe_code)]
 
 use super::request::{MessageArguments, RequestState};

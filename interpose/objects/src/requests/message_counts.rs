@@ -12,7 +12,7 @@ use understudy_mpi::real_types::Status;
 use understudy_numbers::Worker;
 
 impl MessageArguments {
-    /// Worker rank of the peer; `None` for `MPI_PROC_NULL` and wildcards.
+    /// Returns the peer; `None` for `MPI_PROC_NULL`, wildcards and spawned processes.
     pub fn worker(&self, rt: &Runtime) -> Option<Worker> {
         comm::worker_of(rt, self.comm(), self.peer)
     }
@@ -32,9 +32,9 @@ pub fn restart_counts(rt: &Runtime) {
     table.received.fill(0);
 }
 
-/// Counts an operation that all or no participants must have started at a cut.
+/// Adds this process's share of a started operation to the sum that a cut checks.
 ///
-/// `share` is this process's share of the operation.
+/// At a cut, either all participants or none must have started the operation.
 pub fn count_started(rt: &Runtime, share: u64) {
     let started = &mut table_mut(rt).started;
     *started = started.wrapping_add(share);
@@ -81,7 +81,7 @@ pub(super) fn receiver(
     comm::worker_of(rt, comm, peer)
 }
 
-/// Counts a message that has arrived.
+/// Counts a received message, unless the receive was cancelled.
 #[inline(always)]
 pub fn count_received(rt: &Runtime, comm: VirtComm, status: &Status) {
     if status.cancelled == 0 {

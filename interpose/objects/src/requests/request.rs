@@ -94,8 +94,8 @@ pub struct GeneralizedFunctions {
 /// State of a request.
 ///
 /// Most requests are `Active` from their start until the library completes them. Then they are
-/// removed, or become `Inactive` if they are persistent. For some requests the runtime itself
-/// decides when they are complete: these are `Open` until then. A complete request is `Done` until
+/// removed, or become `Inactive` if they are persistent. A started request whose
+/// completion the library cannot report yet is `Open` instead. A complete request is `Done` until
 /// the program receives the outcome; the fast path passes the outcome on at once and skips this
 /// state.
 #[derive(Clone, Copy, Debug, PartialEq, bincode::Encode, bincode::Decode)]
@@ -104,7 +104,7 @@ pub enum RequestState {
     Inactive,
     /// The real request is active.
     Active,
-    /// Request whose completion does not depend on a real request.
+    /// Started request for which the library is not polled.
     ///
     /// A generalized request that the program has not completed, a partitioned send with partitions
     /// that are not ready, a synchronous send whose message the program has not received, or a
@@ -187,7 +187,7 @@ impl RequestKind {
         )
     }
 
-    /// Returns the datatype that must not change until the request is removed.
+    /// Returns the datatype that is retained until the request is removed.
     #[inline(always)]
     pub fn datatype(&self) -> Option<VirtDatatype> {
         match self {

@@ -19,7 +19,7 @@ pub fn null_handle(rt: &Runtime) -> VirtRequest {
     VirtRequest(NULL_HANDLE.get(rt))
 }
 
-/// Returns the recipe of a request.
+/// Returns the request recipe with this number.
 pub fn recipe(rt: &Runtime, number: u64) -> Option<Ref<'_, RequestRecipe>> {
     Ref::filter_map(table(rt), |table| table.recipes.get(&number)).ok()
 }
@@ -116,7 +116,7 @@ pub fn indices(rt: &Runtime) -> std::ops::Range<u32> {
     0..table(rt).index_end()
 }
 
-/// True if a request or its companion is active.
+/// True if a request or its companion is started and not complete.
 pub fn is_active(rt: &Runtime, index: u32) -> bool {
     get(rt, index).is_some_and(|request| {
         request.is_started()
@@ -144,10 +144,10 @@ pub fn until_reaped(rt: &Runtime) -> &Cell<u32> {
     &rt.requests.until_reaped
 }
 
-/// Frees the real request of a persistent request that is not started.
+/// Frees the real request of a persistent request, which must not be started.
 pub fn release_real(rt: &Runtime, index: u32) {
     if real_of(rt, index) != NULL && get(rt, index).is_some_and(|request| request.is_persistent()) {
-        // SAFETY: an inactive persistent request.
+        // SAFETY: a persistent request of the runtime that is not started, as the callers check.
         with_real(rt, index, |request| unsafe {
             real::PMPI_Request_free(request)
         });

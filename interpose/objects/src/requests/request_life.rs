@@ -93,7 +93,7 @@ pub fn add_receive(
 
 /// Adds an active non-blocking collective.
 ///
-/// The program may free the datatype of a reduction before completion.
+/// `reduces` is the datatype of a reduction, which the program may free before completion.
 pub fn add_collective(
     rt: &Runtime,
     comm: VirtComm,
@@ -209,7 +209,7 @@ pub fn add_buffered(
     free(rt, &mut handle);
 }
 
-/// Removes a request that is complete.
+/// Removes a request that is complete or inactive, with its companion.
 pub fn remove(rt: &Runtime, index: u32) {
     let mut table = rt.requests.table.borrow_mut();
     let Some(request) = table.requests.remove(index) else {

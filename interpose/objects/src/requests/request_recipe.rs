@@ -154,10 +154,11 @@ impl RequestRecipe {
     }
 }
 
-/// Returns the share of a member in start `number` of a collective.
+/// Returns a member's share of one start of a collective.
 ///
-/// The members form a ring, in which `next` follows `me`. The share is the hash of `me` minus the
-/// hash of `next`. In the sum over the ring every hash occurs once with either sign.
+/// `number` identifies the collective on the communicator with this `uid`. The members form a ring,
+/// in which `next` follows `me`. The share is the hash of `me` minus the hash of `next`. In the sum
+/// over the ring every hash occurs once with either sign.
 pub(super) fn share_of([me, next]: [Worker; 2], uid: u64, number: u64) -> u64 {
     let weight = |worker: Worker| hash([uid, number, u64::from(worker.0)]);
     weight(me).wrapping_sub(weight(next))

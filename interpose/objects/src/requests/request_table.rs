@@ -14,7 +14,7 @@ use understudy_mpi::real_types::RealRequest;
 pub struct RequestTable {
     /// All requests of the program.
     pub(super) table: StateCell<TableWithReals>,
-    /// Number of requests that may be freed before all freed ones are tested.
+    /// Number of further frees after which all freed requests are tested.
     pub(super) until_reaped: Cell<u32>,
     /// The program's buffers for buffered sends.
     pub(super) attached: StateCell<Vec<AttachedBuffer>>,

@@ -91,7 +91,7 @@ impl Requests {
         }
     }
 
-    /// Gives a persistent request that is started the latest stamp.
+    /// Gives the latest stamp to a persistent request that is being started.
     pub fn restamp(&mut self, index: u32) {
         let stamp = self.stamp();
         if let Some(request) = self.get_mut(index) {
@@ -99,7 +99,7 @@ impl Requests {
         }
     }
 
-    /// Makes a persistent request active and the latest request.
+    /// Makes a persistent request active, with the latest stamp.
     ///
     /// Returns the message of a send.
     #[inline(always)]

@@ -1,6 +1,7 @@
 //! Fast path for the start of persistent sends and receives.
 //!
-//! The library starts them, and no other action is necessary.
+//! The library starts the requests. The runtime only records the start, and counts the messages of
+//! sends.
 
 use super::message_counts::receiver;
 use super::request::{RequestKind, RequestState, SendMode};

@@ -51,7 +51,8 @@ impl TableWithReals {
 
 /// Records the start of a synchronous send.
 ///
-/// Followers of the send are counted from now on.
+/// Followers of the send are counted from now on. A send to a process that is not a worker is not
+/// recorded.
 pub fn add(rt: &Runtime, index: u32, comm: VirtComm, peer: c_int, tag: c_int) {
     let Some(to) = comm::worker_of(rt, comm, peer) else {
         return;
@@ -79,7 +80,7 @@ pub fn add_for(rt: &Runtime, handle: VirtRequest, comm: VirtComm, peer: c_int, t
     }
 }
 
-/// Records the start of a persistent send.
+/// Records the start of a persistent send, if it is synchronous.
 pub fn add_persistent(rt: &Runtime, index: u32, message: &MessageArguments) {
     if get(rt, index).is_some_and(|request| is_synchronous(&request)) {
         add(rt, index, message.comm(), message.peer, message.tag);

@@ -94,7 +94,9 @@ impl AttributedObject {
             .any(|keyval| callback::has_callbacks(&keyval))
     }
 
-    /// Returns the value of an attribute, or an error if the key does not exist.
+    /// Returns the value of an attribute; `None` if it is not set.
+    ///
+    /// Returns an error if the key does not exist.
     pub fn get(self, rt: &Runtime, key: c_int) -> Result<Option<AttributeValue>, c_int> {
         objects(rt)
             .keyvals
@@ -180,9 +182,9 @@ impl AttributedObject {
         Ok(())
     }
 
-    /// Deletes all attributes of an object that is freed.
+    /// Deletes all attributes of an object, in the reverse order of their setting.
     ///
-    /// Stops at the first delete function that fails.
+    /// Stops at the first delete function that fails, and returns its error.
     fn remove_all(self, rt: &Runtime) -> c_int {
         let keys: Vec<i32> = self
             .attributes(rt)

@@ -16,7 +16,7 @@ pub const DUPLICATE: u64 = 1;
 /// `MPIR_ATTR_AINT` of MPICH: an attribute that is an integer of address size.
 const INTEGER: c_int = 1;
 
-/// MPICH's `MPII_Attr_copy_proxy`: the program's function, and its arguments.
+/// MPICH's `MPII_Attr_copy_proxy`, which calls the function that is the first argument.
 type CopyProxy = extern "C" fn(u64, c_int, c_int, u64, c_int, u64, *mut u64, *mut c_int) -> c_int;
 type DeleteProxy = extern "C" fn(u64, c_int, c_int, c_int, u64, u64) -> c_int;
 
@@ -63,7 +63,8 @@ extern "C" fn delete_by_proxy(call: &mut ProxyCall) -> u64 {
 
 /// Calls `int copy(object, keyval, extra_state, attribute_val_in, *attribute_val_out, *flag)`.
 ///
-/// Returns the value for the new object, or `None` if it gets no attribute with this key.
+/// Returns the value for the new object, or `None` if it gets no attribute with this key. Makes no
+/// call for a key without a copy function or with [`DUPLICATE`].
 pub(super) fn copy(
     rt: &Runtime,
     keyval: &Keyval,
@@ -90,7 +91,8 @@ pub(super) fn copy(
     let rc = match keyval.proxy {
         Some(proxy) => {
             let mut call = proxy_call(keyval, proxy, function, object, key, value);
-            // SAFETY: functions of the program; the program has called the handler that runs.
+            // SAFETY: MPI requires the program's functions to be valid; the program has called the
+            // MPI procedure that runs.
             let rc = unsafe { call_program_through(copy_by_proxy, &mut call) as c_int };
             (value_out, flag) = (call.value_out, call.flag);
             rc
@@ -105,8 +107,9 @@ pub(super) fn copy(
                 results[0],
                 results[1],
             ];
-            // SAFETY: a copy function of the program, not a constant. The program has called the
-            // handler that runs, and the pointers are valid until the function returns.
+            // SAFETY: a copy function, which MPI requires to be valid, not a constant. The program
+            // has called the MPI procedure that runs. The pointers are valid until the function
+            // returns.
             unsafe { call_program_with_six(function as *const c_void, arguments) as c_int }
         }
     };
@@ -142,7 +145,7 @@ pub(super) fn has_callbacks(keyval: &Keyval) -> bool {
     keyval.delete != 0 || ![0, DUPLICATE].contains(&keyval.copy)
 }
 
-/// Calls `int delete(object, keyval, attribute_val, extra_state)`.
+/// Calls `int delete(object, keyval, attribute_val, extra_state)`, if the key has such a function.
 pub(super) fn delete(
     rt: &Runtime,
     keyval: &Keyval,
@@ -163,7 +166,8 @@ pub(super) fn delete(
         abi::handle_for_program(rt, keyval.kind.handle_kind(), object),
         abi::integer_for_program(Domain::Keyval, key),
     );
-    // SAFETY: a delete function of the program; the program has called the handler that runs.
+    // SAFETY: MPI requires the program's delete function to be valid; the program has called the
+    // MPI procedure that runs.
     let rc = unsafe {
         match keyval.proxy {
             Some(proxy) => call_program_through(

@@ -16,7 +16,7 @@ use understudy_numbers::Worker;
 /// Returns the `uid` of a communicator of workers, this worker, and the next member.
 ///
 /// The next member is the one with the next higher number, in either group; the first member
-/// follows the last one.
+/// follows the last one. `None` if spawned processes are members.
 pub fn ring_neighbour(rt: &Runtime, comm: VirtComm) -> Option<(u64, Worker, Worker)> {
     let me = rt.objects.comm.state.borrow().me;
     let comm = get(rt, comm).filter(|comm| !comm.has_spawned())?;

@@ -28,12 +28,14 @@ pub fn get_mut(rt: &Runtime, comm: VirtComm) -> Option<RefMut<'_, Comm>> {
     RefMut::filter_map(objects_mut(rt), |all| all.comms.get_mut(index)).ok()
 }
 
-/// Returns the worker ranks of the local group, in the order of their ranks.
+/// Returns the members of the local group, in the order of their ranks.
+///
+/// Members are workers, or [spawned](super::spawned) processes.
 pub fn members(rt: &Runtime, comm: VirtComm) -> Option<Vec<Worker>> {
     Some(get(rt, comm)?.members.clone())
 }
 
-/// Returns the worker ranks of the remote group, or `None` for an intracommunicator.
+/// Returns the members of the remote group, or `None` for an intracommunicator.
 pub fn remote_members(rt: &Runtime, comm: VirtComm) -> Option<Vec<Worker>> {
     get(rt, comm)?.remote.clone()
 }
@@ -65,7 +67,7 @@ pub fn has_any_spawned(rt: &Runtime) -> bool {
 /// Refuses communicators with spawned processes, for files, which only workers can open.
 ///
 /// # Errors
-/// `MPI_ERR_UNSUPPORTED_OPERATION`, and a log line, if spawned processes are in the communicator.
+/// Fails with `MPI_ERR_UNSUPPORTED_OPERATION`, and a log line, if spawned processes are members.
 pub fn require_workers_only(rt: &Runtime, comm: VirtComm) -> Result<(), c_int> {
     if !has_spawned(rt, comm) {
         return Ok(());
@@ -106,7 +108,7 @@ pub fn rank_of(rt: &Runtime, comm: VirtComm, worker: Worker) -> Option<i32> {
     rank.map(|rank| rank as i32)
 }
 
-/// Returns in- and outdegree of a communicator with a topology.
+/// Returns in- and outdegree of this process; zero without a topology.
 pub fn degrees(rt: &Runtime, comm: VirtComm) -> (c_int, c_int) {
     let recipe = get(rt, comm);
     match recipe.as_ref().map(|recipe| &recipe.topology) {

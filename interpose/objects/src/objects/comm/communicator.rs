@@ -23,7 +23,8 @@ pub struct Comm {
     /// Number that all members give to this communicator, and to no other existing communicator.
     ///
     /// `worker rank of the member that chose it << 40 | number`, or derived as in
-    /// [`derived_uid`](understudy_policy::communicator_plan::derived_uid).
+    /// [`derived_uid`](understudy_policy::communicator_plan::derived_uid). If spawned processes are
+    /// members, each worker chooses its own number.
     pub uid: u64,
     /// Members of the local group in the order of their ranks, as ranks of `MPI_COMM_WORLD`.
     ///
@@ -32,7 +33,7 @@ pub struct Comm {
     /// Members of the remote group of an intercommunicator.
     pub remote: Option<Vec<Worker>>,
     pub topology: Topology,
-    /// Name that the program has set. C strings need not be UTF-8.
+    /// Name that the program or the library has set. C strings need not be UTF-8.
     pub name: Option<Vec<u8>>,
     /// Program's handle of the error handler; zero if none has been set.
     pub errhandler: u64,
@@ -93,7 +94,7 @@ impl Comm {
         self.workers().any(is_spawned)
     }
 
-    /// Returns the member that follows `me`; the first member follows the last one.
+    /// Returns the member with the next higher number; the first member follows the last one.
     pub(super) fn next_member(&self, me: Worker) -> Worker {
         let next = self.workers().filter(|&worker| worker > me).min();
         next.or_else(|| self.workers().min()).unwrap_or(me)

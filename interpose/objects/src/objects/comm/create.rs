@@ -34,9 +34,9 @@ pub struct NewComm {
 /// Runs a constructor, and collects the data of the recipe.
 ///
 /// `made` stays empty if this process gets `MPI_COMM_NULL`. The call is collective over the members
-/// of the new communicator. It also removes the communicators that all their members have
-/// [freed](super::freed), if all these members are in the new communicator and have no requests on
-/// the freed ones.
+/// of the new communicator. If that is an intracommunicator of workers, the call also removes the
+/// communicators that all their members have [freed](super::freed), if all these members are in the
+/// new communicator and have no requests on the freed ones.
 pub fn make(
     rt: &Runtime,
     constructor: impl FnOnce(&mut RealComm) -> c_int,
@@ -62,7 +62,7 @@ pub fn make(
     }
 }
 
-/// Enters a communicator in the table; it inherits the error handler of `parent`.
+/// Enters a communicator in the table, with the error handler and the session of `parent`.
 pub fn register(rt: &Runtime, made: NewComm, parent: VirtComm) -> VirtComm {
     let (errhandler, session) = (
         super::comm_entries::errhandler(rt, parent),
@@ -98,13 +98,16 @@ pub struct PendingDuplicate {
     /// New communicator, once it exists.
     pub real: RealComm,
     /// Number that the first member has chosen, or that all members have derived.
+    ///
+    /// Zero until the first member's number has been received. If spawned processes are members,
+    /// each worker chooses its own number.
     pub uid: u64,
 }
 
 impl PendingDuplicate {
     /// Enters the duplicate of `parent` in the table.
     ///
-    /// Local: everything except the `uid` is known from the parent. The `uid` of an
+    /// Local, since all data except the `uid` are those of the parent. The `uid` of an
     /// intercommunicator's duplicate is derived, since no single member could send it to both
     /// groups; `None` if it cannot be derived.
     pub fn new(rt: &Runtime, parent: VirtComm) -> Option<Box<PendingDuplicate>> {
@@ -176,7 +179,7 @@ fn describe(
     has_requests: impl Fn(VirtComm) -> bool,
 ) -> mpi::Result<Comm> {
     let mut inter = 0;
-    // SAFETY: a communicator of the runtime.
+    // SAFETY: a query of a valid communicator, with a variable for the result.
     check(unsafe { real::PMPI_Comm_test_inter(new, &mut inter) })?;
     let members_of =
         |procedure| with_group(rt, new, procedure, |group| spawned::members(rt, group));
@@ -277,7 +280,7 @@ fn workers(all: &[MemberData]) -> Vec<Worker> {
 ///
 /// An allgather of an intercommunicator delivers the data of the other group only. The first
 /// allgather therefore delivers the proposal of the other group's leader. In the second allgather
-/// each process sends that proposal back, which delivers the proposal of the own leader.
+/// each process sends that proposal back, which delivers the proposal of this group's leader.
 fn describe_inter(rt: &Runtime, new: RealComm, own: Vec<Worker>) -> mpi::Result<CommIdentity> {
     let remote = exchange(rt, new, proposed_uid(rt), 0)?;
     let remote_uid = leader_uid(&remote)?;
@@ -302,7 +305,8 @@ pub fn tag_of(name: &CStr) -> c_int {
 ///
 /// The parent of the communicator is the world communicator, so the program needs no parent.
 pub fn create_of_group(rt: &Runtime, group: VirtGroup, tag: c_int, new: &mut RealComm) -> c_int {
-    // SAFETY: the world, and a group of the runtime.
+    // SAFETY: a valid communicator and a variable for the result; the library checks the group,
+    // which is null if `group` is invalid.
     unsafe {
         real::PMPI_Comm_create_group(
             real_comm(rt, super::predefined_comms::world_handle(rt)),
@@ -351,7 +355,7 @@ pub fn create_between_groups(
 
 /// Returns an error in all members if any member passes an error.
 ///
-/// Otherwise the other members would block in the next collective.
+/// Without this exchange the other members would block in the next collective.
 fn share_error<T>(comm: RealComm, own: Result<T, c_int>) -> Result<T, c_int> {
     let code = own.as_ref().err().map_or(0, |&code| code as u64);
     let codes = comm.allreduce_min_max(Extreme::Greatest, &[code]);

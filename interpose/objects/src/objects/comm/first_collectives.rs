@@ -34,7 +34,7 @@ fn limit() -> usize {
 
 /// Records a collective procedure, if it is one of the first that MPICH counts.
 ///
-/// MPICH does not count collectives without data and those with operators that do not commute.
+/// MPICH counts neither collectives without data nor those with operators that do not commute.
 #[inline]
 pub fn record(rt: &Runtime, comm: VirtComm, procedure: Proc, has_data: bool, op: Option<VirtOp>) {
     if abi::is_foreign_abi() && has_data && op.is_none_or(|op| op::commutes(rt, op)) {
@@ -67,7 +67,7 @@ fn record_counted(rt: &Runtime, comm: VirtComm, procedure: Proc) {
 /// Repeats the recorded collectives. Collective.
 ///
 /// # Errors
-/// The error of a real procedure.
+/// Fails if a real procedure fails.
 pub(super) fn repeat(comm: RealComm, firsts: &[CountedCollective]) -> mpi::Result<()> {
     let (or, own, mut all) = (RealOp(object(c"ompi_mpi_op_bor")), 0_u8, 0_u8);
     let (from, to) = ((&raw const own).cast(), (&raw mut all).cast());

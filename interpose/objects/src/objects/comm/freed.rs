@@ -45,7 +45,8 @@ pub fn free(rt: &Runtime, index: u32, has_requests: bool) -> c_int {
         return errors::SUCCESS;
     }
     let mut real = real_comm(rt, handle(rt, index));
-    // SAFETY: a communicator of the runtime. The procedure is local in all supported libraries.
+    // SAFETY: the communicator has no requests, and its entry loses the handle below. The procedure
+    // is local in all supported libraries.
     let rc = unsafe { real::PMPI_Comm_free(&mut real) };
     if rc == errors::SUCCESS {
         mark_freed(rt, index);
@@ -66,9 +67,10 @@ fn disconnect(rt: &Runtime, index: u32) {
     handles::set_real(rt, HandleKind::Comm, index, std::ptr::null_mut());
 }
 
-/// Frees real communicators once more after a recovery, unless the program has requests on them.
+/// Frees the real communicators that a recovery has rebuilt for freed ones.
 ///
-/// Must be called after requests have been reposted.
+/// A communicator with requests of the program stays. Must be called after requests have been
+/// reposted.
 pub fn free_after_recovery(rt: &Runtime, has_requests: impl Fn(VirtComm) -> bool) {
     for index in freed_indices(rt, |_| true) {
         if !has_requests(handle(rt, index)) {
@@ -82,7 +84,7 @@ fn free_real(rt: &Runtime, index: u32) {
     let mut real: RealComm = real_comm(rt, handle(rt, index));
     disconnect(rt, index);
     if !real.0.is_null() {
-        // SAFETY: a communicator of the runtime.
+        // SAFETY: the entry has just lost this handle, so no other code uses the communicator.
         unsafe { real::PMPI_Comm_free(&mut real) };
     }
 }
@@ -97,8 +99,9 @@ fn freed_indices(rt: &Runtime, condition: impl Fn(&Comm) -> bool) -> Vec<u32> {
 
 /// Returns the freed communicators whose members are all in `workers`, and this process's share.
 ///
-/// Without `workers`, returns all freed communicators. If the sum of the shares of all workers is
-/// zero, all of these communicators may be [removed](remove).
+/// Without `workers`, returns all freed communicators. If the shares of `workers`, or of all
+/// workers without this argument, add up to zero, all of these communicators may be
+/// [removed](remove).
 pub fn freed_within(
     rt: &Runtime,
     workers: Option<&[Worker]>,
@@ -125,7 +128,7 @@ pub fn remove(rt: &Runtime, indices: &[u32]) {
     }
 }
 
-/// Removes a communicator that was disconnected, or a window with spawned processes that was freed.
+/// Removes a disconnected communicator, or that of a freed window with spawned processes.
 ///
 /// The entry of a communicator of workers stays, marked as freed: another member, in which a delete
 /// callback has failed, may still have the communicator. The entry of a communicator with spawned

@@ -38,7 +38,7 @@ impl LocalComms {
     }
 }
 
-/// Handles and real communicators of the world, which are not saved.
+/// Handles and real communicators of `MPI_COMM_WORLD` and `MPI_COMM_SELF`, which are not saved.
 pub(super) struct WorldComms {
     /// Program's handle of `MPI_COMM_WORLD`, and the index of its data symbol.
     pub(super) world: VirtComm,

@@ -173,7 +173,7 @@ pub fn discard_reals(rt: &Runtime) {
     created.for_each(|index| handles::set_real(rt, HandleKind::Comm, index, std::ptr::null_mut()));
     let state = &mut *rt.objects.comm.state.borrow_mut();
     state.bridge = None;
-    // A replacement that is joining has no objects.
+    // A joining process has no real communicators yet.
     if !state.real_self.0.is_null() {
         handles::set_predefined(rt, state.self_symbol, state.real_self.0);
     }

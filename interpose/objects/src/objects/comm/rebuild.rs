@@ -30,14 +30,16 @@ use understudy_policy::communicator_plan::{
 /// For each communicator, the worker that chose the `uid` (see [`super::Comm::uid`]) contributes
 /// the recipe to a list that all workers gather. All workers compute equal batches from the list:
 /// the communicators of a batch have no common worker, so one `MPI_Comm_split` of the world creates
-/// all of them. The table and the handles are changed when all communicators exist.
+/// all of them. The real handles of created communicators are set when all communicators exist,
+/// those of `MPI_COMM_WORLD` and `MPI_COMM_SELF` at the start.
 ///
 /// # Errors
-/// The first error of a real procedure. If a process has failed, other workers may have advanced
-/// further or completed the rebuild; all workers must repeat the whole rebuild on another world.
+/// Fails if a real procedure fails or the recipes differ. If a process has failed, other workers
+/// may have advanced further or completed the rebuild; all workers must repeat the whole rebuild on
+/// another world.
 pub fn rebuild(rt: &Runtime, new_world: RealComm, epoch: Epoch) -> mpi::Result<()> {
     let (mut me, mut workers) = (0, 0);
-    // SAFETY: a communicator of the runtime.
+    // SAFETY: queries of a valid communicator, with variables for the results.
     unsafe {
         check(real::PMPI_Comm_rank(new_world, &mut me))?;
         check(real::PMPI_Comm_size(new_world, &mut workers))?;
@@ -105,7 +107,7 @@ fn finish(rt: &Runtime, made: RebuiltComms) {
         );
     }
     for mut intermediate in made.intermediate {
-        // SAFETY: a communicator of the runtime.
+        // SAFETY: the rebuild has created this communicator, which no entry of the table has.
         unsafe { real::PMPI_Comm_free(&mut intermediate) };
     }
 }
@@ -142,7 +144,7 @@ fn sorted(uids: impl Iterator<Item = u64>) -> Vec<u64> {
 
 /// Fails in all workers if the table of any worker differs from the plan.
 ///
-/// Otherwise the rebuild would block forever.
+/// Without this check the rebuild would block forever.
 fn require_all(world: RealComm, is_as_planned: bool) -> mpi::Result<()> {
     if !is_as_planned {
         log::error!("{}", message::COMMUNICATORS_DIFFER);

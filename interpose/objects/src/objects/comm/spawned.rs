@@ -1,8 +1,8 @@
 //! Processes that the program has spawned (MPI 4.1, 11.8) and that are not workers.
 //!
 //! Each process gives its own numbers to the spawned processes that it encounters. A number denotes
-//! one process as long as a communicator of this process contains it. A number is never reused, so
-//! groups can always distinguish their members.
+//! one process as long as a communicator of this process contains that process. A number is never
+//! reused, so groups can always distinguish their members.
 #![allow(unsafe_code)]
 
 use super::predefined_comms::handle;
@@ -20,12 +20,12 @@ use understudy_numbers::Worker;
 pub type GroupProcedure = fn(RealComm, &mut RealGroup) -> c_int;
 
 pub fn own_group(comm: RealComm, group: &mut RealGroup) -> c_int {
-    // SAFETY: a communicator and a variable of the runtime.
+    // SAFETY: a local query with a variable for the result; the library checks the communicator.
     unsafe { real::PMPI_Comm_group(comm, group) }
 }
 
 pub fn remote_group(comm: RealComm, group: &mut RealGroup) -> c_int {
-    // SAFETY: a communicator and a variable of the runtime.
+    // SAFETY: a local query with a variable for the result; the library checks the communicator.
     unsafe { real::PMPI_Comm_remote_group(comm, group) }
 }
 
@@ -42,12 +42,14 @@ pub fn with_group<T>(
     );
     check(procedure(comm, &mut group))?;
     let outcome = then(group);
-    // SAFETY: the group is the runtime's.
+    // SAFETY: `procedure` has created the group, and `then` has ended.
     unsafe { real::PMPI_Group_free(&mut group) };
     outcome
 }
 
-/// Visits the groups of all communicators with spawned processes, with their members' numbers.
+/// Visits the groups of all communicators with spawned processes that are not freed.
+///
+/// `then` gets each real group and the numbers of its members.
 pub fn visit(
     rt: &Runtime,
     mut then: impl FnMut(RealGroup, &[Worker]) -> mpi::Result<()>,
@@ -78,7 +80,7 @@ pub fn visit(
 /// one.
 pub fn members(rt: &Runtime, group: RealGroup) -> mpi::Result<Vec<Worker>> {
     let mut size = 0;
-    // SAFETY: a group of the runtime.
+    // SAFETY: a local query with a variable for the result; the library checks the group.
     check(unsafe { real::PMPI_Group_size(group, &mut size) })?;
     let mut found = vec![None; size.max(0) as usize];
     let world = real_comm(rt, super::predefined_comms::world_handle(rt));

@@ -46,7 +46,10 @@ pub enum Topology {
     },
 }
 
-/// Returns the number of processes that send to `rank` in neighbourhood collectives (8.6).
+/// Returns the number of neighbours that send to `rank` in neighbourhood collectives (8.6).
+///
+/// Includes `MPI_PROC_NULL`, which is the neighbour beyond the end of a Cartesian dimension. In a
+/// distributed graph, `rank` must be this process's.
 pub fn source_count(topology: &Topology, rank: usize) -> usize {
     match topology {
         Topology::None => 0,

@@ -23,7 +23,7 @@ use understudy_mpi::real_types::RealDatatype;
 pub(super) fn make(rt: &Runtime, entry: &Datatype) -> Result<RealDatatype, c_int> {
     let mut new = construct(rt, &entry.recipe)?;
     if entry.committed {
-        // SAFETY: a datatype of the runtime.
+        // SAFETY: `construct` has just created the datatype.
         check(unsafe { real::PMPI_Type_commit(&mut new) })?;
     }
     rename(new, &entry.name);
@@ -48,7 +48,7 @@ impl<T: Copy> RecipeArguments<'_, T> {
     }
 }
 
-/// Returns the address arguments, of which there must be at least `count`.
+/// Returns the address arguments; fails if there are fewer than `count`.
 fn addresses(recipe: &Recipe, count: c_int) -> Result<*const isize, c_int> {
     let enough = usize::try_from(count).is_ok_and(|count| recipe.addresses.len() >= count);
     if enough {

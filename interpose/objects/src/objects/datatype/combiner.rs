@@ -68,7 +68,7 @@ fn arguments(recipe: &Recipe) -> Option<SmallCountArguments> {
     })
 }
 
-/// Inserts counts into a list of integers.
+/// Inserts counts into a list of integers, and adds an empty list of addresses.
 fn insert_counts(integers: &[i64], at: usize, counts: &[i64]) -> Option<(Vec<i64>, Vec<i64>)> {
     let (before, after) = integers.split_at_checked(at)?;
     Some(([before, counts, after].concat(), Vec::new()))
@@ -76,7 +76,8 @@ fn insert_counts(integers: &[i64], at: usize, counts: &[i64]) -> Option<(Vec<i64
 
 /// Returns the blocks of a datatype.
 ///
-/// `None` for constructors that this file does not support, and for more than `max_blocks` blocks.
+/// `None` for constructors that this file does not support, for missing arguments, and for more
+/// than `max_blocks` blocks. The limit does not apply to a distributed array with one dimension.
 pub fn blocks(recipe: &Recipe, max_blocks: usize) -> Option<Blocks> {
     let arguments = arguments(recipe)?;
     let integer = |at: usize| Some(*arguments.integers.get(at)? as isize);
@@ -323,7 +324,7 @@ mod tests {
 
     #[test]
     fn distributed_arrays_are_dealt_out() {
-        // 5 x 7 elements on 2 x 2 processes: blocks of 3 rows, and pairs of columns.
+        // 5 x 7 elements on 2 x 2 processes: blocks of 3 rows, and columns in cyclic pairs.
         let own_rows = |rank| {
             blocks(&recipe(
                 DARRAY,

@@ -98,8 +98,10 @@ fn attributes_of(rt: &Runtime, index: u32) -> Option<RefMut<'_, Attributes>> {
 
 /// Creates an entry for a new real datatype; `contained` are the constructor's datatypes.
 ///
+/// Returns the existing handle of a parameterised datatype that is known already.
+///
 /// # Errors
-/// The MPI error of the inspection of the real datatype, which is freed.
+/// Fails if the real datatype, which is then freed, cannot be inspected.
 pub fn create(
     rt: &Runtime,
     mut datatype: RealDatatype,
@@ -216,7 +218,7 @@ pub fn release(rt: &Runtime, datatype: VirtDatatype) {
 
 /// Records that the program has freed a datatype.
 ///
-/// The caller has deleted the attributes of the datatype.
+/// The caller must have deleted the attributes of the datatype.
 pub fn free(rt: &Runtime, datatype: VirtDatatype) -> c_int {
     let Some(index) = index_of_created(rt, datatype) else {
         return ERR_TYPE;
@@ -268,7 +270,7 @@ pub fn set_committed(rt: &Runtime, datatype: VirtDatatype) {
     }
 }
 
-/// Records the name that the real datatype has received.
+/// Records the name of the real datatype, after the program has set it.
 pub fn set_name(rt: &Runtime, datatype: VirtDatatype) {
     let Some(index) =
         index_of_created(rt, datatype).or_else(|| predefined_entry_or_new(rt, datatype))

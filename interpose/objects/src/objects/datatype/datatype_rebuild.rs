@@ -9,7 +9,9 @@ use crate::objects::objects;
 use crate::objects::rebuild_error::log_not_rebuilt;
 use std::ffi::c_void;
 
-/// Frees all real datatypes.
+/// Frees all real datatypes that the runtime owns, and discards all real handles.
+///
+/// Predefined and parameterised datatypes belong to the library.
 pub fn release_all(rt: &Runtime) {
     let all: Vec<(u32, bool)> = objects(rt)
         .datatypes
@@ -31,7 +33,7 @@ pub fn release_all(rt: &Runtime) {
     rt.objects.reverse.set(None);
 }
 
-/// Creates the real datatypes from their recipes.
+/// Creates the real datatypes from their recipes, and names predefined ones.
 pub fn rebuild(rt: &Runtime) {
     rt.objects.reverse.set(None);
     let bases: Vec<(u32, Vec<u32>)> = objects(rt)

@@ -31,7 +31,7 @@ pub struct Elements {
     extent: usize,
 }
 
-/// Elements outside of the program's memory, aligned for any datatype.
+/// Copies of elements in the runtime's memory, aligned for any datatype.
 struct ElementBuffer {
     words: Vec<u128>,
     count: usize,
@@ -51,7 +51,7 @@ impl ElementBuffer {
 /// Returns size and extent of a datatype in bytes.
 fn size_and_extent(datatype: RealDatatype) -> Option<(usize, usize)> {
     let (mut size, mut bound, mut extent) = (0, 0, 0);
-    // SAFETY: local queries of a datatype.
+    // SAFETY: local queries with variables for the results; the library checks the datatype.
     let codes = unsafe {
         [
             real::PMPI_Type_size(datatype, &mut size),
@@ -62,7 +62,7 @@ fn size_and_extent(datatype: RealDatatype) -> Option<(usize, usize)> {
     (codes == [SUCCESS; 2]).then_some(sizes)
 }
 
-/// Returns the only predefined datatype in a datatype.
+/// Returns the predefined datatype of all elements; `None` if the elements differ.
 fn only_base(rt: &Runtime, datatype: VirtDatatype) -> Option<VirtDatatype> {
     // The program may have freed the datatypes from which it is derived.
     let Some(recipe) =
@@ -85,7 +85,7 @@ fn only_base(rt: &Runtime, datatype: VirtDatatype) -> Option<VirtDatatype> {
 pub fn data_span(rt: &Runtime, count: c_int, datatype: VirtDatatype) -> Option<(isize, u64)> {
     let (mut lower, mut true_extent, mut bound, mut extent) = (0, 0, 0, 0);
     let real = real_datatype(rt, datatype);
-    // SAFETY: local queries of a datatype.
+    // SAFETY: local queries with variables for the results; the library checks the datatype.
     let codes = unsafe {
         [
             real::PMPI_Type_get_true_extent(real, &mut lower, &mut true_extent),
@@ -202,7 +202,7 @@ impl Elements {
     /// Copies the elements that both buffers have.
     ///
     /// # Errors
-    /// The error of a real procedure.
+    /// Fails if a real procedure fails.
     ///
     /// # Safety
     /// The operands' memory must be valid.
@@ -223,10 +223,10 @@ impl Elements {
         }
     }
 
-    /// Combines each element of `into` with that of `from`.
+    /// Combines each element of `into` with that of `from`, and stores the result in `into`.
     ///
     /// # Errors
-    /// The error of a real procedure.
+    /// Fails if a real procedure fails.
     ///
     /// # Safety
     /// The operands' memory must be valid.

@@ -35,12 +35,12 @@ impl Recipe {
             .filter_map(|&handle| created_index(HandleKind::Datatype, handle as *mut c_void))
     }
 
-    /// True for the entry of a predefined datatype, which contains its name and attributes.
+    /// True in the entry of a predefined datatype, which contains only name and attributes.
     pub(super) fn is_named(&self) -> bool {
         self.combiner == NAMED
     }
 
-    /// True for a datatype that the program cannot free (19.1.5).
+    /// True for a datatype by precision and range, which the program cannot free (19.1.5).
     pub(super) fn is_parameterised(&self) -> bool {
         [F90_REAL, F90_COMPLEX, F90_INTEGER].contains(&self.combiner)
     }

@@ -1,7 +1,7 @@
 //! Inspection of a real datatype's constructor.
 //!
-//! `MPI_Type_get_contents` (5.1.13) reports the constructor and its arguments. The datatypes that
-//! it reports are duplicates, which have no handles of the program, so the recipe refers to the
+//! `MPI_Type_get_contents` (5.1.13) reports the arguments of the constructor. The derived datatypes
+//! among them are duplicates, which have no handles of the program, so the recipe refers to the
 //! datatypes that the program has passed to the constructor.
 #![allow(unsafe_code)]
 
@@ -29,7 +29,8 @@ fn envelope(datatype: RealDatatype, counts: CountSize) -> Result<Envelope, c_int
     let length = |length: i64| usize::try_from(length).map_err(|_| ERR_INTERN);
     if counts == CountSize::Large {
         let [integers, addresses, counts, datatypes] = &mut large_lengths;
-        // SAFETY: a datatype of the runtime, created by a library that has such procedures.
+        // SAFETY: a datatype that a library with procedures for large counts has just created, and
+        // variables for the results.
         check(unsafe {
             real::PMPI_Type_get_envelope_c(
                 datatype,
@@ -42,7 +43,7 @@ fn envelope(datatype: RealDatatype, counts: CountSize) -> Result<Envelope, c_int
         })?;
     } else {
         let [integers, addresses, datatypes] = &mut lengths;
-        // SAFETY: a datatype of the runtime.
+        // SAFETY: a datatype that the library has just created, and variables for the results.
         check(unsafe {
             real::PMPI_Type_get_envelope(datatype, integers, addresses, datatypes, &mut combiner)
         })?;

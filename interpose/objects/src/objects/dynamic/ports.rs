@@ -18,6 +18,7 @@ pub enum ConnectionMessage {
     ConnectAccepted { attempt: u64 },
     /// Result that the root sends to the other members of its communicator.
     ConnectResult {
+        /// `uid` of that communicator.
         comm: u64,
         /// Rank of the remote root, or an error.
         outcome: Result<Worker, i32>,

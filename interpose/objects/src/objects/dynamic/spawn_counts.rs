@@ -1,4 +1,4 @@
-//! Numbers of spawns that a rollback cannot undo.
+//! Numbers of spawns in captured and committed states, which do not roll back.
 
 /// Numbers of spawns in the last captured and in the last committed state.
 #[derive(Clone, Copy)]

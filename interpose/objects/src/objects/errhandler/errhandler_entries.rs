@@ -26,7 +26,9 @@ pub fn null_file(rt: &Runtime) -> VirtFile {
     VirtFile(NO_FILE.get(rt))
 }
 
-/// Returns the error handler of a newly opened file: that of `MPI_FILE_NULL`.
+/// Returns the error handler of `MPI_FILE_NULL`, which a newly opened file gets.
+///
+/// Zero for the default.
 pub fn default_of_files(rt: &Runtime) -> u64 {
     objects(rt).file_errhandler
 }
@@ -54,7 +56,7 @@ pub(super) fn action(rt: &Runtime, errhandler: VirtErrhandler) -> Option<ErrorAc
 
 /// Returns the kind of objects for which the program's error handler may be set.
 ///
-/// `None` for predefined error handlers, which may be set for all objects.
+/// `None` for predefined error handlers, which may be set for all objects, and invalid handles.
 pub(super) fn kind_of(rt: &Runtime, errhandler: VirtErrhandler) -> Option<ErrhandlerKind> {
     let index = created_index(HandleKind::Errhandler, errhandler.0)?;
     objects(rt).errhandlers.get(index).map(|entry| entry.kind)

@@ -18,8 +18,8 @@ pub struct Errhandler {
     pub function: u64,
     /// Number of handles that the program has.
     ///
-    /// Each call of `MPI_Comm_get_errhandler` or `MPI_File_get_errhandler` returns one more handle,
-    /// which the program must free.
+    /// Each call of `MPI_Comm_get_errhandler`, or of the procedure for another kind of object,
+    /// returns one more handle, which the program must free.
     pub handles: u32,
 }
 

@@ -123,8 +123,8 @@ impl ErrorObject {
             }
         };
         code = abi::integer_for_program(Domain::ErrorCode, code);
-        // SAFETY: the program has called the handler that runs. Its function takes pointers to a
-        // handle and a code. It must not use the further arguments (9.3.1).
+        // SAFETY: the program has called the MPI procedure that runs. The program's function takes
+        // pointers to a handle and a code, and must not use the further arguments (9.3.1).
         unsafe {
             let (address, context) = callback_code(function);
             call_program(

@@ -85,7 +85,7 @@ pub(super) fn set_descriptor(rt: &Runtime, index: u32, descriptor: Arc<std::fs::
         .descriptor = Some(descriptor);
 }
 
-/// Returns the descriptor of an open file.
+/// Returns the descriptor of an open file, and opens the file if necessary.
 pub fn descriptor(rt: &Runtime, file: VirtFile) -> io::Result<Arc<std::fs::File>> {
     let index = created_index(HandleKind::File, file.0).unwrap_or(u32::MAX);
     if let Some(descriptor) = rt

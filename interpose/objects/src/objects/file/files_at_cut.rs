@@ -20,9 +20,9 @@ use understudy_catalogue::message;
 use understudy_formats::private_directories::in_memory;
 use understudy_numbers::{ProcessNumber, Worker};
 
-/// File that could not be saved or restored.
+/// File whose state cannot be saved or restored, or would be on several nodes.
 #[derive(Debug, thiserror::Error)]
-#[error("{}: {error}", path.display())]
+#[error("file {}: {error}", path.display())]
 pub struct FileError {
     path: PathBuf,
     error: io::Error,
@@ -71,7 +71,7 @@ pub fn check_names(rt: &Runtime) -> bool {
 /// Must be called at a cut, while all processes are quiesced.
 ///
 /// # Errors
-/// A pointer cannot be read.
+/// Fails if a shared pointer cannot be read.
 pub fn record_at_cut(rt: &Runtime) -> Result<(), FileError> {
     let me = world::worker(rt);
     let mut all = objects_mut(rt);
@@ -99,7 +99,7 @@ pub fn record_at_cut(rt: &Runtime) -> Result<(), FileError> {
 /// Must be called when all effects on files have been undone.
 ///
 /// # Errors
-/// A file cannot be opened, or a pointer cannot be restored.
+/// Fails if a file cannot be opened, or a shared pointer cannot be restored.
 pub fn restore(rt: &Runtime) -> Result<(), FileError> {
     let files: Vec<(u32, OpenFile)> = objects(rt)
         .files
@@ -114,12 +114,12 @@ pub fn restore(rt: &Runtime) -> Result<(), FileError> {
     Ok(())
 }
 
-/// Checks that workers which share a pointer in memory are on one node.
+/// Checks that workers whose shared pointer is in memory are on one node.
 ///
 /// `processes` are the processes of the workers.
 ///
 /// # Errors
-/// The workers are on several nodes.
+/// Fails if the workers are on several nodes.
 pub fn check_nodes(rt: &Runtime, processes: &[ProcessNumber]) -> Result<(), FileError> {
     let in_memory = in_memory();
     let is_apart = |file: &&OpenFile| {

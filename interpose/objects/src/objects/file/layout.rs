@@ -30,7 +30,7 @@ pub struct ViewLayout {
     pieces: Vec<Piece>,
     /// Distance of two tiles in bytes.
     extent: u64,
-    /// Bytes of data in a tile.
+    /// Number of bytes of data in a tile.
     size: u64,
     /// True if a tile contains bytes of the file more than once.
     repeats: bool,
@@ -66,9 +66,10 @@ impl ViewLayout {
         }
     }
 
-    /// True if the view contains bytes of the file more than once.
+    /// True if a tile contains bytes of the file more than once.
     ///
-    /// Such a view is for reading only (MPI 4.1, 14.3).
+    /// A view with such tiles is for reading only (MPI 4.1, 14.3). Overlaps of different tiles are
+    /// not detected.
     pub fn repeats(&self) -> bool {
         self.repeats
     }

@@ -5,7 +5,7 @@ use std::ffi::{OsStr, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Access modes of a file (`MPI_MODE_…`), which are equal in all ABIs.
+/// Access modes of a file (`MPI_MODE_…`), with Open MPI's values.
 pub mod mode {
     pub const CREATE: i32 = 1;
     pub const RDONLY: i32 = 2;
@@ -22,7 +22,7 @@ pub mod mode {
 pub enum Representation {
     /// Representation in memory; also `internal`.
     Native,
-    /// Big-endian representation, with sizes of its own.
+    /// Big-endian representation, with the sizes that the standard defines.
     External32,
 }
 
@@ -68,13 +68,13 @@ pub struct OpenFile {
     pub atomic: bool,
     /// Individual file pointer, in units of the view.
     pub position: u64,
-    /// Position of the shared file pointer until its hidden file exists.
+    /// Position of the shared file pointer until the hidden file exists.
     pub shared_start: u64,
     /// Full name of the [hidden file](super::shared_pointer) that contains the shared pointer.
     ///
-    /// Empty if it cannot be created. It exists once the pointer has been moved.
+    /// Empty if no such file can be created. The file exists once the pointer has been moved.
     pub shared_path: Vec<u8>,
-    /// Position of the shared pointer at the cut.
+    /// State of the shared pointer at the last cut.
     pub pointer: SharedPointer,
     /// Split collective that is in progress, with its number of bytes.
     pub split: Option<(SplitCollective, u64)>,
@@ -98,7 +98,7 @@ impl OpenFile {
 /// Shared pointer in the saved state of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub enum SharedPointer {
-    /// Another worker's state contains the pointer.
+    /// Another worker's state contains the pointer, or no hidden file can be created.
     #[default]
     InOtherWorker,
     /// The pointer has not been moved, and has no hidden file.

@@ -1,8 +1,8 @@
 //! Data representations that the program has registered (MPI 4.1, 14.5.3).
 //!
-//! A library that has been reinitialised has no registered representations, so each of them is
-//! registered once more. Open MPI stores a name even if it reports an error. Refused registrations
-//! are therefore recorded and repeated too, and must be refused once more.
+//! A library that has been reinitialised has no registered representations, so all registrations
+//! are repeated. Open MPI stores a name even if it reports an error. Refused registrations
+//! are therefore repeated too, and must be refused once more.
 #![allow(unsafe_code)]
 
 use super::registered_representation::RegisteredRepresentation;
@@ -15,7 +15,7 @@ use crate::objects::{objects, objects_mut};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use understudy_mpi::real_types::RealDatatype;
 
-/// Replaces the program's conversion function, which no library calls.
+/// Conversion function that is registered instead of the program's; no library calls it.
 unsafe extern "C" fn convert(
     _userbuf: *mut c_void,
     _datatype: RealDatatype,
@@ -27,7 +27,7 @@ unsafe extern "C" fn convert(
     ERR_INTERN
 }
 
-/// Replaces the program's extent function, which no library calls.
+/// Extent function that is registered instead of the program's; no library calls it.
 unsafe extern "C" fn extent(
     _datatype: RealDatatype,
     _extent: *mut isize,

@@ -20,11 +20,12 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 
-/// Waits for a lock on a range of a file (fcntl(2): F_OFD_SETLKW).
+/// Waits for a lock on a range of a file, or releases a lock (fcntl(2): F_OFD_SETLKW).
 ///
-/// The lock excludes all other opens of the file. `F_UNLCK` or closing the descriptor releases it.
+/// The lock belongs to the open file description. A `kind` of `F_UNLCK`, or closing the descriptor,
+/// releases the lock.
 pub fn lock(file: &fs::File, kind: c_int, (offset, length): (u64, u64)) -> io::Result<()> {
-    // SAFETY: the structure contains only numbers.
+    // SAFETY: the structure consists of integers, for which zero is a valid value.
     let mut lock: libc::flock = unsafe { std::mem::zeroed() };
     lock.l_type = kind as c_short;
     lock.l_whence = libc::SEEK_SET as c_short;
@@ -48,7 +49,7 @@ fn read(open: &fs::File) -> io::Result<Option<u64>> {
     Ok((count == 8).then(|| u64::from_le_bytes(bytes)))
 }
 
-/// Returns the position in the hidden file; `None` if there is no hidden file.
+/// Returns the position in the hidden file; `None` if it contains none or is missing.
 fn moved_position(file: &OpenFile) -> io::Result<Option<u64>> {
     match fs::File::open(file.shared_path()) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),

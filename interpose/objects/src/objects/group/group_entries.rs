@@ -115,7 +115,8 @@ fn with_world<T>(
 fn make_of_workers(rt: &Runtime, world: RealGroup, members: &[Worker]) -> Result<RealGroup, c_int> {
     let ranks: Vec<c_int> = members.iter().map(|member| member.0 as c_int).collect();
     let mut group = real_group(rt, null_handle(rt));
-    // SAFETY: the group of all workers and ranks in it.
+    // SAFETY: a valid group, an array of this length, and a variable for the result; the library
+    // checks the ranks.
     check(unsafe {
         real::PMPI_Group_incl(world, ranks.len() as c_int, ranks.as_ptr(), &mut group)
     })?;
@@ -125,8 +126,8 @@ fn make_of_workers(rt: &Runtime, world: RealGroup, members: &[Worker]) -> Result
 /// Creates a real group with spawned processes among its members.
 ///
 /// Selects the members from the union of the world's group and the groups of all communicators with
-/// spawned processes. `None` if the union does not contain all members: then the program cannot use
-/// the group.
+/// spawned processes. `None` if the union does not contain all members: then the program cannot
+/// pass the group to the library.
 fn make_of_spawned(rt: &Runtime, members: &[Worker]) -> Result<Option<RealGroup>, c_int> {
     with_world(rt, |world| {
         let size = comm::members(rt, comm::world_handle(rt)).map_or(0, |all| all.len());
@@ -134,7 +135,8 @@ fn make_of_spawned(rt: &Runtime, members: &[Worker]) -> Result<Option<RealGroup>
         let mut unions = vec![world];
         let joined = comm::spawned::visit(rt, |group, numbers| {
             let mut larger = real_group(rt, null_handle(rt));
-            // SAFETY: groups of the runtime.
+            // SAFETY: `visit` passes a valid group, and `unions` contains groups that are not freed
+            // yet.
             understudy_mpi::check(unsafe {
                 real::PMPI_Group_union(unions[unions.len() - 1], group, &mut larger)
             })?;
@@ -169,7 +171,7 @@ pub fn release_all(rt: &Runtime) {
 /// Creates the real groups from the new world.
 ///
 /// Existing real groups belong to the library's former instance. After a recovery no communicator
-/// contains spawned processes.
+/// contains spawned processes, so groups with such members get no real group.
 pub fn rebuild(rt: &Runtime) {
     let outcome = with_world(rt, |world| {
         for (index, group) in objects(rt).groups.iter() {

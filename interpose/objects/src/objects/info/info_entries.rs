@@ -53,7 +53,9 @@ pub fn create(rt: &Runtime, pairs: &[(Vec<u8>, Vec<u8>)]) -> Result<VirtInfo, c_
     .map(|real| adopt(rt, real))
 }
 
-/// Returns keys and values of an info object; empty for the null handle.
+/// Returns keys and values of an info object.
+///
+/// Empty for the null handle and invalid handles.
 pub fn pairs(rt: &Runtime, info: VirtInfo) -> Vec<(Vec<u8>, Vec<u8>)> {
     get_mut(rt, info).map_or_else(Vec::new, |info| info.pairs.clone())
 }
@@ -75,7 +77,7 @@ fn drop_real(rt: &Runtime, index: u32) -> c_int {
     if info.0.is_null() {
         return SUCCESS;
     }
-    // SAFETY: an info object of the runtime.
+    // SAFETY: the entry has just lost this handle, so no other code uses the info object.
     unsafe { real::PMPI_Info_free(&mut info) }
 }
 

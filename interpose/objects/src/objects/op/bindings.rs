@@ -6,7 +6,7 @@
 use super::operator::Function;
 use std::collections::VecDeque;
 
-/// Number of operators that can exist at a time.
+/// Number of trampolines, and so of operators that can exist at a time.
 pub(super) const TRAMPOLINES: usize = 256;
 
 /// Functions of the program that the trampolines call.

@@ -44,12 +44,12 @@ pub fn index(rt: &Runtime, op: VirtOp) -> Option<u32> {
     created_index(HandleKind::Op, op.0).filter(|&index| exists(rt, index))
 }
 
-/// True if an operator with this index exists.
+/// True if an operator with this index exists and has not been freed.
 pub fn exists(rt: &Runtime, index: u32) -> bool {
     objects(rt).ops.get(index).is_some_and(|op| !op.freed)
 }
 
-/// True if an operator is commutative; all predefined operators are.
+/// True if an operator is commutative, as all predefined operators of reductions are.
 pub fn commutes(rt: &Runtime, op: VirtOp) -> bool {
     index(rt, op).is_none_or(|index| objects(rt).ops.get(index).is_some_and(|op| op.commutes))
 }
@@ -63,7 +63,8 @@ fn create_real(rt: &Runtime, op: &Op) -> Result<(RealOp, usize), c_int> {
     let function: callbacks::UserFunction<RealDatatype> =
         Some(FUNCTIONS[trampoline / 16][trampoline % 16]);
     let mut new = real_op(rt, null_handle(rt));
-    // SAFETY: a function of the type that the real library calls.
+    // SAFETY: a function of the type that the real library calls. It only passes the pointer to the
+    // length on, so the size of a length does not matter.
     let rc = unsafe {
         let create = if op.is_large {
             real::PMPI_Op_create_c

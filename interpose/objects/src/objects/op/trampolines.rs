@@ -35,8 +35,8 @@ unsafe extern "C" fn trampoline<const NUMBER: usize>(
     let handle: VirtDatatype =
         datatype::virtual_of(rt, unsafe { understudy_mpi::abi::datatype_at(datatype) });
     let mut handle = abi::handle_for_program(rt, HandleKind::Datatype, handle.0 as u64);
-    // SAFETY: the program's function has this type. The real library runs because the program has
-    // called it.
+    // SAFETY: MPI requires the program's function to have this type. The real library runs because
+    // the program has called an MPI procedure.
     unsafe {
         let [invec, inoutvec, len, handle] = [
             invec as u64,

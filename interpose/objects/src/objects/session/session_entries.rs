@@ -62,8 +62,8 @@ pub fn first(rt: &Runtime) -> Option<VirtSession> {
 
 /// Removes a session.
 ///
-/// Remaining objects of the session lose their reference to it, since the next session may get its
-/// handle.
+/// Remaining objects of the session lose their reference to the session, since the next session may
+/// get the removed one's handle.
 pub fn remove(rt: &Runtime, index: u32) {
     remove_references(&mut objects_mut(rt), index);
     publish_state(rt);

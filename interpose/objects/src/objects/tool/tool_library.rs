@@ -86,7 +86,7 @@ pub struct BoundObject(*mut c_void);
 impl BoundObject {
     /// Returns the real object of the program's handle, if this kind of binding is supported.
     ///
-    /// Binds no variable in ABIs other than Open MPI's.
+    /// With other ABIs than Open MPI's, no object is bound.
     pub fn new(rt: &Runtime, bind: c_int, object: u64) -> Option<BoundObject> {
         let object = object as *mut c_void;
         Some(BoundObject(match bind {

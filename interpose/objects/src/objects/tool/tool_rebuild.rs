@@ -11,7 +11,9 @@ use crate::objects::rebuild_error::log_not_rebuilt;
 use std::ffi::{c_int, c_void};
 use understudy_mpi::call::NeverAbandoned;
 
-/// Recreates the real handles in a new MPI instance, after its communicators.
+/// Recreates the real handles in a new MPI instance, whose communicators must exist.
+///
+/// Also writes the last values of variables that are bound to objects.
 ///
 /// A handle of a variable that the library does not have any more stays invalid.
 pub fn rebuild(rt: &Runtime) {
@@ -32,13 +34,9 @@ pub fn rebuild(rt: &Runtime) {
         connect(rt, ToolHandleKind::Session, index, make_session());
     }
     for (index, pvar) in tool.pvars.iter() {
-        connect(
-            rt,
-            ToolHandleKind::Pvar,
-            index,
-            make_pvar(rt, pvar).map(|(handle, _)| handle),
-        );
-        if pvar.started {
+        let made = make_pvar(rt, pvar).map(|(handle, _)| handle);
+        connect(rt, ToolHandleKind::Pvar, index, made);
+        if pvar.started && made.is_ok() {
             let session = real_of(
                 rt,
                 ToolHandleKind::Session,
@@ -50,7 +48,7 @@ pub fn rebuild(rt: &Runtime) {
                 handle(ToolHandleKind::Pvar, index),
             );
             let _never_abandoned = NeverAbandoned::new();
-            // SAFETY: handles of the library.
+            // SAFETY: the session of the variable, and a handle that was created in this session.
             unsafe { real::PMPI_T_pvar_start(session, pvar) };
         }
     }

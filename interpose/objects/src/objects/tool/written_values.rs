@@ -42,7 +42,7 @@ impl WrittenValues {
 mod tests {
     use super::*;
 
-    fn note(written: &mut WrittenValues, name: &[u8], object: u64, value: u8) {
+    fn record(written: &mut WrittenValues, name: &[u8], object: u64, value: u8) {
         written.record(Write {
             name: name.to_vec(),
             object,
@@ -54,9 +54,9 @@ mod tests {
     fn last_values_are_kept_in_their_order() {
         let mut written = WrittenValues::NONE;
         for (name, value) in [(b"a", 1), (b"b", 2), (b"a", 3)] {
-            note(&mut written, name, 0, value);
+            record(&mut written, name, 0, value);
         }
-        note(&mut written, b"a", 7, 4);
+        record(&mut written, b"a", 7, 4);
         let values: Vec<u8> = written.last.iter().map(|write| write.value[0]).collect();
         assert_eq!(values, [2, 3, 4]);
         assert_eq!(written.last_name(), b"a");
@@ -66,10 +66,10 @@ mod tests {
     fn changes_are_those_of_other_values_without_an_object() {
         let mut written = WrittenValues::NONE;
         for value in [1, 1, 2, 2, 1] {
-            note(&mut written, b"a", 0, value);
+            record(&mut written, b"a", 0, value);
         }
         assert_eq!(written.changes, 3);
-        note(&mut written, b"a", 7, 1);
+        record(&mut written, b"a", 7, 1);
         assert_eq!(written.changes, 3);
     }
 }

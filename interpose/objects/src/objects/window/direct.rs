@@ -1,8 +1,9 @@
-//! Windows whose memory this process has mapped: locks, and operations left to the library.
+//! Windows whose memory this process has mapped: locks, and epochs that are open in the library.
 //!
-//! The origin of an accumulate performs the operation itself, in the target's memory, under a lock
-//! of the target that makes the accumulate atomic (MPI 4.1, 12.7.1). All accumulates on such a
-//! window use the lock, with any datatype: an accumulate of the library would not use it.
+//! Members of a window may all be on one node. The origin of an accumulate then performs the
+//! operation itself, in the target's memory, under a lock of the target that makes the accumulate
+//! atomic (MPI 4.1, 12.7.1). All accumulates on such a window use the lock, with any datatype: an
+//! accumulate of the library would not use it.
 //!
 //! The locks are words of a shared file. A taken lock contains the number of the owner's MPI
 //! instance plus one. In any other instance this value means that the lock is free, so a lock whose
@@ -58,7 +59,7 @@ pub struct DirectWindow {
     pub(super) is_busy: Cell<bool>,
     /// Number of flushes and unlocks that did not call the library.
     calls_without_library: Cell<u32>,
-    /// Passive target epochs that were opened in the library.
+    /// Passive target epochs that are open in the library.
     library_epochs: RefCell<LibraryEpochs>,
     generation: u32,
     /// Time when this process last took a shared lock after waiting for a writer.
@@ -102,13 +103,14 @@ impl LockMapping {
     }
 
     fn accumulate_lock(&self, rank: usize) -> &AtomicU32 {
-        // SAFETY: a word of the mapping, which exists as long as `self`.
+        // SAFETY: an aligned word of the mapping, which exists as long as `self`; processes access
+        // it by atomic operations only.
         unsafe { self.at.byte_add(rank % LOCKS * STRIDE).cast().as_ref() }
     }
 
     fn epoch_lock(&self, rank: usize) -> Option<&AtomicU64> {
-        // SAFETY: a word of the mapping, which has one word per member and lives as long as
-        // `self`.
+        // SAFETY: an aligned word of the mapping, which has one word per member and lives as long
+        // as `self`; processes access the word by atomic operations only.
         (rank < self.members)
             .then(|| unsafe { self.at.byte_add(PAGE_SIZE + rank * STRIDE).cast().as_ref() })
     }
@@ -187,7 +189,9 @@ impl DirectWindow {
         self.locks.is_some()
     }
 
-    /// Waits for the lock of a member's part; `None` if this MPI instance has ended.
+    /// Waits for the lock of accumulates on a member's part.
+    ///
+    /// `None` if this MPI instance has ended or the window has no [locks](Self::has_locks).
     #[inline(always)]
     pub fn lock(&self, rank: usize) -> Option<AccumulateGuard<'_>> {
         let word = self.locks.as_ref()?.accumulate_lock(rank);
@@ -205,19 +209,20 @@ impl DirectWindow {
         Some(PassiveLock::new(word, self.generation))
     }
 
-    /// Takes the epoch lock of a member if it is free and has no waiters.
+    /// Takes a member's epoch lock if no held lock excludes it and no writer waits.
     ///
-    /// Returns false if it was not taken or the member does not exist.
+    /// Returns false if the lock was not taken or the member does not exist.
     #[inline]
     pub fn take_free(&self, rank: c_int, kind: LockKind) -> bool {
         self.epoch_lock(rank)
             .is_some_and(|lock| lock.take_free(kind))
     }
 
-    /// Takes the epoch lock of a member if it is free and the member exists.
+    /// Takes a member's epoch lock if no held lock excludes it.
     ///
-    /// A reader waits for a waiting writer, so that readers cannot exclude writers forever. A
-    /// reader that `has_waited` may then pass other writers for [`WRITER_GRACE`].
+    /// Returns false if the lock was not taken or the member does not exist. A reader waits for a
+    /// waiting writer, so that readers cannot exclude writers forever. A reader that `has_waited`
+    /// may then pass other writers for [`WRITER_GRACE`].
     pub fn take(&self, rank: c_int, kind: LockKind, has_waited: bool) -> bool {
         let Some(lock) = self.epoch_lock(rank) else {
             return false;
@@ -274,7 +279,7 @@ impl DirectWindow {
             .map_or(0, |locks| locks.members as c_int)
     }
 
-    /// Borrows the set of passive target epochs that were opened in the library.
+    /// Borrows the set of passive target epochs that are open in the library.
     #[inline]
     pub fn library_epochs(&self) -> RefMut<'_, LibraryEpochs> {
         self.library_epochs.borrow_mut()

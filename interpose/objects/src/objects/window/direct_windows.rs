@@ -13,10 +13,10 @@ use understudy_catalogue::message;
 use understudy_formats::private_directories::SHARED_MEMORY_DIRECTORY;
 use understudy_numbers::ProcessNumber;
 
-/// Returns a window whose memory this process has mapped.
+/// Returns the locks and flags of a window; `None` if its memory is not mapped.
 ///
 /// # Errors
-/// The file of its locks cannot be mapped.
+/// Fails if the file of the window's locks cannot be mapped.
 pub fn direct(rt: &Runtime, win: VirtWin) -> io::Result<Option<Rc<DirectWindow>>> {
     let Some(window) = get(rt, win).filter(|window| window.region.is_mapped()) else {
         return Ok(None);
@@ -30,8 +30,10 @@ pub fn direct(rt: &Runtime, win: VirtWin) -> io::Result<Option<Rc<DirectWindow>>
 
 /// Maps the locks of the window with this index; `processes` are the workers' processes.
 ///
+/// `None` if this process has not mapped the window's memory.
+///
 /// # Errors
-/// As [`direct`].
+/// Fails if the file of the window's locks cannot be mapped.
 pub(super) fn map_locks(
     rt: &Runtime,
     index: u32,

@@ -88,7 +88,8 @@ impl Epochs {
 
     /// True if this process may lock a member's part.
     ///
-    /// The process must not hold a lock of that member or be between start and complete.
+    /// The process must hold no lock of that member or of all members, and not be between start and
+    /// complete.
     #[inline]
     pub fn may_lock(&self, rank: c_int) -> bool {
         self.targets.is_none() && self.all.is_none() && !self.locks.has(rank)
@@ -96,7 +97,7 @@ impl Epochs {
 
     /// True if this process may begin to access any member.
     ///
-    /// The process must not hold any lock or be between start and complete.
+    /// The process must hold no lock, and not be between start and complete.
     pub fn may_begin(&self) -> bool {
         self.targets.is_none() && self.all.is_none() && self.locks.is_empty()
     }
@@ -119,8 +120,8 @@ impl Epochs {
 
     /// Reopens these epochs on a window that has been rebuilt. Collective.
     pub(super) fn open(&self, win: RealWin) -> mpi::Result<()> {
-        // SAFETY: a window of the runtime. Locks that were held at one time do not exclude each
-        // other.
+        // SAFETY: the window has just been created, and all members make these calls. Locks that
+        // were held at one time do not exclude each other.
         unsafe {
             if self.is_fenced {
                 check(real::PMPI_Win_fence(0, win))?;

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Set if a process holds the lock exclusively.
 const WRITER: u32 = 1 << 31;
-/// Set if a process waits for an exclusive lock; no new readers are admitted.
+/// Set if a process waits for an exclusive lock, which makes new readers wait too.
 const WRITER_WAITS: u32 = 1 << 30;
 
 /// Lock of a member's part, for processes of one MPI instance.
@@ -35,6 +35,8 @@ impl PassiveLock<'_> {
     }
 
     /// Changes the state if `change` returns a new state; returns true in that case.
+    ///
+    /// Returns false if a later MPI instance uses the word.
     #[inline]
     fn change(self, change: impl Fn(u32) -> Option<u32>) -> bool {
         let mut found = self.word.load(Ordering::Relaxed);
@@ -58,7 +60,7 @@ impl PassiveLock<'_> {
         }
     }
 
-    /// Takes the lock if it is free and no process waits for it.
+    /// Takes the lock if no held lock excludes it and no writer waits.
     #[inline]
     pub fn take_free(self, kind: LockKind) -> bool {
         self.change(|state| match kind {
@@ -68,7 +70,7 @@ impl PassiveLock<'_> {
         })
     }
 
-    /// Takes the lock if it is free.
+    /// Takes the lock if no held lock excludes it.
     ///
     /// A waiting writer blocks readers, except one that `has_waited` for a long time: the writer
     /// may itself wait for another lock that this reader holds.

@@ -19,10 +19,10 @@ use std::io;
 use std::rc::Rc;
 use understudy_mpi::real_types::RealWin;
 
-/// Returns a window whose locks are the runtime's.
+/// Returns a window whose locks are the runtime's; `None` for all other windows.
 ///
 /// # Errors
-/// The file of its locks cannot be mapped.
+/// Fails if the file of the window's locks cannot be mapped.
 pub fn with_own_locks(rt: &Runtime, win: VirtWin) -> io::Result<Option<Rc<DirectWindow>>> {
     if let Some(direct) = recent_access::cached_window(rt, win) {
         return Ok(direct.has_locks().then_some(direct));
@@ -32,15 +32,16 @@ pub fn with_own_locks(rt: &Runtime, win: VirtWin) -> io::Result<Option<Rc<Direct
 
 /// Opens epochs in the library for the locks that this process holds on a window.
 ///
-/// Must be called before the library performs an operation on the window. Returns the library's
-/// return code.
+/// Does nothing for windows whose locks are the library's. Must be called before the library
+/// performs an operation on the window. Returns the library's return code.
 pub fn open_in_library(rt: &Runtime, win: VirtWin) -> c_int {
     let (Ok(Some(direct)), Some(window)) = (with_own_locks(rt, win), get(rt, win)) else {
         return SUCCESS;
     };
     let (Epochs { all, locks, .. }, mut in_library, real) =
         (&window.epochs, direct.library_epochs(), real_win(rt, win));
-    // SAFETY: a window of the runtime, whose locks exclude conflicting locks.
+    // SAFETY: a window of the runtime. The runtime's locks, which this process holds, exclude
+    // conflicting locks, as `MPI_MODE_NOCHECK` requires.
     unsafe {
         if all.is_some() && !in_library.all {
             match real::PMPI_Win_lock_all(NO_CHECK, real) {

@@ -1,4 +1,4 @@
-//! Windows at a cut: all operations that were started in open epochs are complete.
+//! Windows at a cut: all operations that were started in open epochs are completed.
 #![allow(unsafe_code)]
 
 use super::passive;
@@ -10,14 +10,14 @@ use crate::objects::comm;
 use understudy_mpi::comm::Extreme;
 use understudy_mpi::{self as mpi, check};
 
-/// Completes all operations of this process, locally and at their targets.
+/// Completes all one-sided operations of this process, locally and at their targets.
 ///
 /// The epochs stay open. When all workers have called this, no operation is in flight. Collective
 /// over the members of each window. Returns false if fences are open in some workers and not in
 /// others: the workers are at different points, so no cut is taken.
 ///
 /// # Errors
-/// The error of a real procedure.
+/// Fails if a real procedure fails.
 pub fn quiesce(rt: &Runtime) -> mpi::Result<bool> {
     let mut is_consistent = true;
     for window in in_order(rt) {
@@ -29,8 +29,8 @@ pub fn quiesce(rt: &Runtime) -> mpi::Result<bool> {
         match real_comm(rt, comm).allreduce_min_max(Extreme::Greatest, &flags)?[..] {
             // Some members are fenced, and some are not.
             [1, 1, _] => is_consistent = false,
-            // SAFETY: a window of the runtime; all members make this call. No process holds a lock,
-            // which would exclude an epoch between fences.
+            // SAFETY: all members of the window make this call. No process has an epoch that
+            // excludes an epoch between fences.
             [1, _, 0] => check(unsafe { real::PMPI_Win_fence(0, real) })?,
             _ => {}
         }
@@ -60,7 +60,7 @@ fn flush(rt: &Runtime, window: &OrderedWindow) -> mpi::Result<()> {
 /// No member continues earlier. Collective over the members of each window.
 ///
 /// # Errors
-/// The error of a real procedure.
+/// Fails if a real procedure fails.
 pub fn wait_for_captures(rt: &Runtime) -> mpi::Result<()> {
     let windows = in_order(rt);
     // One barrier of all workers suffices.

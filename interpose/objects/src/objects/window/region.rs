@@ -100,7 +100,7 @@ impl SharedRegion {
             .filter(|(_, bytes)| !bytes.is_empty())
     }
 
-    /// True if the members have the region mapped.
+    /// True if the window's members share this region, which they have mapped.
     pub fn is_mapped(&self) -> bool {
         !self.owners.is_empty()
     }
@@ -142,7 +142,7 @@ impl SharedRegion {
         self.window
     }
 
-    /// Returns the number of members that have the region.
+    /// Returns the number of members that share the region.
     pub fn members(&self) -> usize {
         self.owners.len()
     }
@@ -185,7 +185,7 @@ impl SharedRegion {
             );
             let access = libc::PROT_READ | libc::PROT_WRITE;
             let flags = libc::MAP_SHARED | libc::MAP_FIXED;
-            // SAFETY: inside of the mapping above, which no other code uses yet.
+            // SAFETY: within the mapping above, which no other code uses yet.
             if unsafe { libc::mmap(at, length, access, flags, file.as_raw_fd(), 0) }
                 == libc::MAP_FAILED
             {
@@ -205,10 +205,11 @@ impl SharedRegion {
 
     /// Releases the memory.
     ///
-    /// Collective over the window's members, whose communicator is `real`, if it has any.
+    /// Collective over the window's members, whose communicator is `real`. Does nothing if the
+    /// members share no region.
     ///
     /// # Errors
-    /// The error of a real procedure.
+    /// Fails if a real procedure fails.
     pub fn release(&self, real: RealComm) -> mpi::Result<()> {
         if !self.is_mapped() {
             return Ok(());

@@ -37,9 +37,11 @@ pub struct Window {
     pub disp_unit: i32,
     /// Address of [`AttributeCells`] on the program side, in a block of malloc(3).
     pub cells: u64,
-    /// Block of malloc(3) for the memory of `MPI_Win_allocate`; zero if that memory is shared.
+    /// Block of malloc(3) for the memory of `MPI_Win_allocate`; zero if there is none.
+    ///
+    /// Memory that the members share has no block.
     pub block: u64,
-    /// Memory that the members share.
+    /// Memory that the members share; empty if they share none.
     pub region: SharedRegion,
     /// Address and size in bytes of memory attached to a dynamic window, in call order.
     pub attached: Vec<(u64, i64)>,

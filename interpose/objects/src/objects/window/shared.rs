@@ -23,7 +23,7 @@ const MAX_SHARE_DIVISOR: u64 = 4;
 
 /// Makes this process the owner of the worker's parts of windows.
 ///
-/// The replica of a worker contains the parts that it owns.
+/// The replica of a worker contains the parts that the worker owns.
 pub fn own_parts_of(worker: Worker) {
     window_memory::set_worker(|| user::in_job_memory(&process_info::job(), ""), worker);
 }
@@ -41,11 +41,11 @@ fn is_small_share(bytes: u64) -> bool {
 
 /// Allocates memory for `MPI_Win_allocate` that the members share, if that is possible and cheap.
 ///
-/// `None` if the members are on several nodes or shared memory is short. Collective over the
-/// members.
+/// `None` if the job's processes are on several nodes or shared memory is short. Collective over
+/// the members.
 ///
 /// # Errors
-/// `MPI_ERR_NO_MEM`, or the error of a real procedure.
+/// Fails with `MPI_ERR_NO_MEM`, or with the error of a real procedure.
 pub fn allocate_if_cheap(
     rt: &Runtime,
     comm_index: u32,
@@ -67,8 +67,8 @@ pub fn allocate_if_cheap(
 /// its members.
 ///
 /// # Errors
-/// `MPI_ERR_RMA_SHARED` if the members are on several nodes, `MPI_ERR_NO_MEM`, or the error of a
-/// real procedure.
+/// Fails with `MPI_ERR_RMA_SHARED` if the members are on several nodes, with `MPI_ERR_NO_MEM`, or
+/// with the error of a real procedure.
 pub fn allocate(
     rt: &Runtime,
     comm_index: u32,
@@ -124,7 +124,7 @@ pub struct OnSeveralNodes;
 /// library accesses the parts that this process cannot ([`SharedRegion::shares_node_with`]).
 ///
 /// # Errors
-/// Members are on several nodes.
+/// Fails if members are on several nodes.
 pub fn check_nodes(rt: &Runtime, processes: &[ProcessNumber]) -> Result<(), OnSeveralNodes> {
     let all = objects(rt);
     let shared = |window: &Window| window.flavor == WindowFlavor::Shared;

@@ -58,8 +58,8 @@ pub fn comm_of(rt: &Runtime, win: VirtWin) -> Option<VirtComm> {
 
 /// True if spawned processes are members of the window.
 ///
-/// Spawned processes run without the runtime, so the library alone implements such a window. It is
-/// never rebuilt.
+/// Spawned processes run without the runtime, so the library alone implements such a window. The
+/// window is never rebuilt.
 pub fn has_spawned(rt: &Runtime, win: VirtWin) -> bool {
     comm_of(rt, win).is_some_and(|comm| comm::has_spawned(rt, comm))
 }
@@ -97,7 +97,7 @@ pub fn register(rt: &Runtime, real: RealWin, window: Window) -> VirtWin {
         flavor: abi::integer_for_program(Domain::WinFlavor, window.flavor as c_int),
         model: model(real),
     };
-    // SAFETY: a block of this size from the program's malloc(3).
+    // SAFETY: the caller passes a block of this size from the program's malloc(3).
     unsafe { (window.cells as *mut AttributeCells).write(cells) };
     return_errors(real);
     let info = info_of(rt, real);
@@ -129,7 +129,8 @@ fn model(win: RealWin) -> c_int {
 
 pub(super) fn return_errors(win: RealWin) {
     let handler = RealErrhandler(understudy_mpi::abi::object(c"ompi_mpi_errors_return"));
-    // SAFETY: a window and the predefined handler.
+    // SAFETY: a window of the runtime and a predefined handler, which are valid in this MPI
+    // instance.
     unsafe { real::PMPI_Win_set_errhandler(win, handler) };
 }
 
@@ -141,7 +142,7 @@ pub(super) struct OrderedWindow {
     pub(super) epochs: Epochs,
 }
 
-/// Returns all windows of workers only, in one order for all members.
+/// Returns the windows without spawned processes, in one order for all members.
 ///
 /// The order is that of their communicators' `uid`s.
 pub(super) fn in_order(rt: &Runtime) -> Vec<OrderedWindow> {
@@ -164,7 +165,9 @@ pub(super) fn in_order(rt: &Runtime) -> Vec<OrderedWindow> {
     sorted.into_iter().filter_map(known).collect()
 }
 
-/// Returns addresses and sizes in bytes of this process's memory that others may write.
+/// Returns addresses and sizes in bytes of memory that other processes may write.
+///
+/// Only memory of this process on the program side is returned.
 pub fn exposed(rt: &Runtime) -> Vec<(u64, u64)> {
     let all = objects(rt);
     let mut parts = Vec::new();

@@ -38,7 +38,7 @@ impl WindowHints {
     /// Reads the hints of an info object.
     ///
     /// # Errors
-    /// The error of a real procedure.
+    /// Fails if a real procedure fails.
     pub fn read(rt: &Runtime, info: VirtInfo) -> Result<WindowHints, c_int> {
         let mut pairs = info::pairs(rt, info);
         let hint = pairs.iter().find(|(key, _)| key == NO_LOCKS);
@@ -61,7 +61,8 @@ impl WindowHints {
 impl Drop for WindowHints {
     fn drop(&mut self) {
         if self.is_own {
-            // SAFETY: an info object of the runtime.
+            // SAFETY: `read` has created the info object, and only this value frees the info
+            // object.
             unsafe { real::PMPI_Info_free(&mut self.real) };
         }
     }

@@ -16,12 +16,13 @@ use understudy_mpi::real_types::{RealInfo, RealWin};
 use understudy_mpi::{self as mpi, check};
 use understudy_numbers::ProcessNumber;
 
-/// Creates all windows from their recipes, and reopens the epochs that were open.
+/// Creates the windows of workers from their recipes, and reopens the epochs that were open.
 ///
 /// Collective over the workers, whose communicators exist and whose processes are `processes`.
 ///
 /// # Errors
-/// The first error of a real procedure; all workers then restart in another MPI instance.
+/// Fails if a real procedure fails or locks cannot be mapped or taken; all workers then begin again
+/// in another MPI instance.
 pub fn rebuild(rt: &Runtime, processes: &[ProcessNumber]) -> mpi::Result<()> {
     for ordered in in_order(rt) {
         let Some(window) = objects(rt).windows.get(ordered.index).cloned() else {
@@ -29,7 +30,7 @@ pub fn rebuild(rt: &Runtime, processes: &[ProcessNumber]) -> mpi::Result<()> {
         };
         let mut info = info_with(rt, &window.info).map_err(|_| mpi::Error::INTERN)?;
         let made = make(rt, &window, info);
-        // SAFETY: an info object of the runtime.
+        // SAFETY: `info_with` has created the info object, which is not used any more.
         unsafe { real::PMPI_Info_free(&mut info) };
         let real = made?;
         handles::set_real(rt, HandleKind::Win, ordered.index, real.0);
@@ -70,8 +71,8 @@ fn retake_locks(own: &DirectWindow, epochs: &Epochs) -> mpi::Result<()> {
 fn make(rt: &Runtime, window: &Window, info: RealInfo) -> mpi::Result<RealWin> {
     let comm = real_comm_of(rt, window);
     let mut new = real_win(rt, VirtWin(std::ptr::null_mut()));
-    // SAFETY: memory of the program, as at the cut; a communicator of the runtime, all members of
-    // which make this call.
+    // SAFETY: the program's memory was valid for this window at the cut, and has been restored. All
+    // members of the communicator make this call.
     unsafe {
         match window.flavor {
             WindowFlavor::Create | WindowFlavor::Allocate | WindowFlavor::Shared => {
