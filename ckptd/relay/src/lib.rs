@@ -40,14 +40,14 @@
 //! * A stream's state becomes `Ended` when its last byte is forwarded. Then `high_water` is final,
 //!   and a survivor can read it ([`LedgerObserver::final_high_water`]).
 //!
-//! # Fatal signals
-//!
-//! A rank that is killed by a fault of its own records the signal and the position in the program
-//! ([`Note`]).
-//!
 //! The protocol assumes that nothing writes to the stream while the rank uses the ledger
 //! ([`LedgerView`]), and that the relay itself is not killed. Sources: pipe(7), poll(2), mmap(2),
 //! flock(2), and ioctl_list(2) for `FIONREAD`, which the pipe driver supports at both ends.
+//!
+//! # Fatal signals
+//!
+//! A rank that is killed by a signal of a fault records the signal, and the position in the program
+//! if the program itself has caused the signal ([`Note`]).
 
 mod ledger;
 mod names;

@@ -25,7 +25,7 @@ pub struct LedgerRank {
 pub struct LedgerContents {
     /// Process id of the rank; 0 until the rank has recorded it.
     pub pid: u32,
-    /// Process id of the launcher; 0 until the rank has recorded it.
+    /// Process id of the rank's parent (guardian or launcher); 0 until the rank has recorded it.
     pub launcher: u32,
     /// Process id of the relay.
     pub relay: u32,
@@ -98,7 +98,7 @@ pub fn survey() -> Vec<LedgerRank> {
                     lives: pid != 0 && lives(pid),
                 })
             }
-            // The ledger belongs to another user, or was removed.
+            // The file is no ledger of this user, or was removed.
             Err(LedgerError::NotALedger | LedgerError::Io(_)) => return None,
             Err(_) => None,
         };

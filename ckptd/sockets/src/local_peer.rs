@@ -14,19 +14,19 @@ use std::os::fd::{AsFd, OwnedFd};
 
 /// `SOCK_DIAG_BY_FAMILY`, the type of request and reply.
 const BY_FAMILY: u16 = 20;
-const REQUEST: u16 = 1;
+/// `NLM_F_REQUEST`, the flag of a request.
+const REQUEST_FLAG: u16 = 1;
 /// `struct nlmsghdr`, before each message.
 const HEADER: usize = 16;
 /// `struct inet_diag_sockid`: ports, addresses, interface and cookie.
 const SOCKET_ID: usize = 48;
-/// Offset of the socket's identity in a request (`struct inet_diag_req_v2`) and in a reply
-/// (`struct inet_diag_msg`).
+/// Offset of the socket's identity in a request (`struct inet_diag_req_v2`).
 const ID_IN_REQUEST: usize = HEADER + 8;
+/// Offset of the socket's identity in a reply (`struct inet_diag_msg`).
 const ID_IN_REPLY: usize = HEADER + 4;
-/// Offsets of the owner and of the inode in a reply.
-///
-/// A timer and the lengths of two queues lie between.
+/// Offset of the owner in a reply, behind the identity, a timer and the lengths of two queues.
 const OWNER: usize = ID_IN_REPLY + SOCKET_ID + 12;
+/// Offset of the inode in a reply.
 const INODE: usize = OWNER + 4;
 
 /// Returns true if the peer of a connection is another user of this host.
@@ -70,7 +70,7 @@ fn request(peer: SocketAddr, own: SocketAddr) -> Vec<u8> {
     let length = bytes.len() as u32;
     bytes[..4].copy_from_slice(&length.to_ne_bytes());
     bytes[4..6].copy_from_slice(&BY_FAMILY.to_ne_bytes());
-    bytes[6..8].copy_from_slice(&REQUEST.to_ne_bytes());
+    bytes[6..8].copy_from_slice(&REQUEST_FLAG.to_ne_bytes());
     bytes[HEADER] = family.as_raw() as u8;
     bytes[HEADER + 1] = libc::IPPROTO_TCP as u8;
     // Any state.

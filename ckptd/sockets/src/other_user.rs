@@ -5,7 +5,8 @@ use std::process::{Child, Command, Stdio};
 
 /// Connects to a port of this host as another user; only root can do so.
 ///
-/// The process exits as soon as its connection is closed.
+/// Returns the connected process, which exits as soon as its connection is closed; `None` if this
+/// user is not root.
 pub fn connect_as_another_user(port: u16) -> Option<Child> {
     if !rustix::process::geteuid().is_root() {
         println!("not root: the attack of another user is not tried");
