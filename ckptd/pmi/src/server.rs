@@ -160,9 +160,10 @@ impl Server {
         defaults
     }
 
-    /// True if ranks ask the server of their node about processes that another node spawned.
+    /// True if ranks request data about processes that were spawned on another node.
     ///
-    /// Ranks of MPICH send each other what they need.
+    /// Ranks of Open MPI request these data from the server of their own node; ranks of MPICH send
+    /// each other what they need.
     pub fn needs_spawned_namespaces(&self) -> bool {
         matches!(self.protocol, Protocol::Pmix(_))
     }

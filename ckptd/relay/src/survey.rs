@@ -25,7 +25,7 @@ pub struct LedgerRank {
 pub struct LedgerContents {
     /// Process id of the rank; 0 until the rank has recorded it.
     pub pid: u32,
-    /// Process id of the rank's parent (guardian or launcher); 0 until the rank has recorded it.
+    /// Process id of the rank's parent (guardian or launcher); 0 until recorded.
     pub launcher: u32,
     /// Process id of the relay.
     pub relay: u32,

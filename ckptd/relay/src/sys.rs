@@ -117,7 +117,7 @@ pub(super) fn poll(
     }
 }
 
-/// True if the pipe of this write end has no reader, or the descriptor is not open.
+/// True if this write end's pipe has no reader, or the descriptor is not open.
 ///
 /// poll(2) reports `POLLERR` or `POLLNVAL`.
 pub(super) fn has_no_reader(fd: RawFd) -> bool {

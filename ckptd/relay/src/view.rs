@@ -221,7 +221,9 @@ impl LedgerView {
     }
 }
 
-/// Reads the counters once; the result is valid if `seq` is even and has not changed meanwhile.
+/// Reads the counters once.
+///
+/// The result is valid if `seq` is even and has not changed meanwhile.
 fn read_counters(cell: &StreamCell, pipe: RawFd) -> Result<Snapshot, LedgerError> {
     let raw_read = cell.raw_read.load(SeqCst);
     let next_to_read = cell.position.load();

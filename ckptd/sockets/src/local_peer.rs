@@ -24,7 +24,9 @@ const SOCKET_ID: usize = 48;
 const ID_IN_REQUEST: usize = HEADER + 8;
 /// Offset of the socket's identity in a reply (`struct inet_diag_msg`).
 const ID_IN_REPLY: usize = HEADER + 4;
-/// Offset of the owner in a reply, behind the identity, a timer and the lengths of two queues.
+/// Offset of the owner in a reply.
+///
+/// The identity, a timer and the lengths of two queues precede the owner.
 const OWNER: usize = ID_IN_REPLY + SOCKET_ID + 12;
 /// Offset of the inode in a reply.
 const INODE: usize = OWNER + 4;

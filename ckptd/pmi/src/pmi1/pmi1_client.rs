@@ -1,8 +1,8 @@
 //! A short-lived client of the launcher's PMI-1 server.
 //!
-//! Processes that the launcher has started on several nodes exchange an address by it. MPICH's
-//! mpiexec and Slurm's srun (`--mpi=pmi2`) have such a server. After a barrier, which all ranks
-//! must enter, all can get the data that were put.
+//! By such clients, processes that the launcher has started on several nodes exchange an address.
+//! MPICH's mpiexec and Slurm's srun (`--mpi=pmi2`) have such a server. After a barrier, which all
+//! ranks must enter, every rank can get the data that were put.
 
 use super::pmi1_line::Line;
 use crate::Error;

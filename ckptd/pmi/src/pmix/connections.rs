@@ -32,7 +32,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Limit of a rank's connections that have sent nothing.
 ///
-/// A further one closes the oldest.
+/// A further connection closes the oldest.
 const MAX_SILENT_CONNECTIONS: usize = 4;
 /// Number of bytes that are passed on at once.
 const MAX_PASSED_BYTES: usize = 1 << 16;
@@ -200,7 +200,7 @@ impl ProxyThread {
             let (registry, bytes) = (self.poller.registry(), &mut self.bytes);
             self.connections
                 .retain_mut(|it| !std::mem::take(&mut it.is_ready) || it.pass_on(registry, bytes));
-            // A connection that cannot be polled would hang.
+            // A connection that cannot be polled is closed, because it would hang.
             self.connections.retain_mut(|it| it.watch().is_ok());
         }
     }

@@ -168,7 +168,8 @@ impl PmixServer {
         for rank in generation.ranks_here() {
             let proc = proc(&generation.name, rank);
             let (user, group) = (geteuid().as_raw(), getegid().as_raw());
-            // SAFETY: `proc` is valid during the call, which does not use it after it returns.
+            // SAFETY: `proc` is valid during the call; without a callback the call does not use it
+            // after the return.
             let status = unsafe {
                 (functions.register_client)(
                     &proc,
@@ -288,7 +289,8 @@ impl PmixServer {
     /// Requests data that a rank of this node has put for other nodes.
     ///
     /// Answers a [`crate::ModexRequest`] of another node. `then` is called by a thread of libpmix
-    /// as soon as the rank has put data, with `None` if there are none.
+    /// as soon as the rank has put data, with `None` if there are none. If the generation is
+    /// unknown or libpmix refuses the request, this thread calls `then` with `None`.
     pub fn modex(
         &self,
         generation: &GenerationName,
@@ -337,7 +339,8 @@ unsafe extern "C" fn modex_done(
     size: usize,
     context: *mut c_void,
 ) {
-    // SAFETY: the context was made by `PmixServer::modex`, and this number of bytes exists.
+    // SAFETY: libpmix passes back, once, the context that `PmixServer::modex` has made, and a null
+    // pointer or the address of `size` bytes that are valid during the call.
     let (then, bytes) = unsafe {
         (
             Box::from_raw(context.cast::<ModexReceiver>()),
