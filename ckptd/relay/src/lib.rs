@@ -46,8 +46,8 @@
 //!
 //! # Fatal signals
 //!
-//! A rank that is killed by a signal such as SIGSEGV or SIGABRT records the signal, and the position
-//! in the program if the program itself has caused the signal ([`Note`]).
+//! A rank that is killed by a signal such as SIGSEGV or SIGABRT records the signal, and the
+//! position in the program if the program itself has caused the signal ([`Note`]).
 
 mod ledger;
 mod names;
