@@ -69,7 +69,8 @@ fn is_launcher(pid: u32) -> bool {
 
 /// True if the launcher that has named a job lives on this node.
 ///
-/// Names of jobs have the form `prterun-HOST-PID@N`, with the launcher's process id.
+/// Names such as `prterun-HOST-PID@N` contain the launcher's process id; names of Slurm's steps and
+/// of jobs of Open MPI 4 contain none.
 pub fn has_launcher(job: &str) -> bool {
     let pid = job
         .rsplit_once('@')

@@ -52,7 +52,7 @@ const FORWARDED: [i32; 8] = [
 /// Before a process was started, they end the job.
 const TERMINATING: [i32; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGTERM, libc::SIGQUIT];
 
-/// Limit of managers that die in succession before all processes resume under one manager.
+/// Limit of managers that die in succession before a process resumes under one manager.
 const MAX_FRUITLESS_MANAGERS: u32 = 10;
 
 /// State of a guardian.
@@ -81,7 +81,7 @@ pub struct GuardianProcess {
     pub(super) managers: Vec<Child>,
     /// True if no other manager can replace the current manager.
     pub(super) is_last: bool,
-    /// Managers that have died since all processes last resumed under one manager.
+    /// Managers that have died since a process of this node has last resumed the program.
     pub(super) fruitless_managers: u32,
     pub(super) processes: Arc<Mutex<Vec<GuardedProcess>>>,
     /// True if a process was started.
@@ -104,7 +104,7 @@ pub fn run(program: Program) -> Result<i32, Error> {
     // The processes of the program read the settings too, and report errors in the settings.
     let config = Config::read(|name| std::env::var(name).ok()).ok();
     let spares = config.as_ref().map_or(1, |config| config.spares);
-    // With a daemon, its limit applies, and it is asked for spares at the end of a recovery.
+    // With a daemon, the workers request spares at the end of a recovery, within its limit.
     let replenishes = config.is_some_and(|config| config.replenish && config.daemon.is_none());
     let Some(workers) = position
         .size

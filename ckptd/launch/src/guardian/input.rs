@@ -163,8 +163,8 @@ impl Relay {
         let page = memfd_create("understudy-input-page", MemfdFlags::CLOEXEC)?;
         ftruncate(&page, PAGE_BYTES as u64)?;
         let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: this is a new mapping of a file of that length; it is never unmapped, and its
-        // fields are atomic.
+        // SAFETY: the mapping is new, as long as its file, and never unmapped. The fields of an
+        // `InputPage` are atomic, so that other processes may change them.
         let positions = unsafe {
             let mapped = mmap(
                 std::ptr::null_mut(),
@@ -304,12 +304,13 @@ impl Relay {
         Ok(())
     }
 
-    /// Closes the write end so that the reader finds the end of the input.
+    /// Closes the write end everywhere, so that the reader finds the end of the input.
     fn end_pipe(&mut self) {
         if self.pipe.writer.take().is_some() {
-            // A process that has ended meanwhile has closed its write end.
-            let is_there = |line: &Source<Line>| line.send(&InputReply::Ended).is_ok();
-            self.lines.retain(is_there);
+            // Processes have duplicates of the write end and must close them, too. A process that
+            // cannot be notified has ended, so that its duplicate is closed.
+            let is_notified = |line: &Source<Line>| line.send(&InputReply::Ended).is_ok();
+            self.lines.retain(is_notified);
         }
     }
 
@@ -345,7 +346,8 @@ impl Relay {
         if let Err(error) = self.spool.append(&bytes[..length]) {
             print_message(message::input_not_kept(error));
         }
-        // A job that was restarted from disk has already read the input before the position.
+        // In a job that was restarted from disk, the pipe begins behind input that the program has
+        // read before the restart.
         let skipped = self.next().saturating_sub(begin).min(length as u64) as usize;
         self.read_ahead(&bytes[skipped..length]);
     }

@@ -31,9 +31,9 @@ use understudy_wire::line::{ChildStart, ChildState};
 /// Position up to which the streams of each name and descriptor were passed on.
 type ForwardedPositions = Arc<Mutex<BTreeMap<(String, i32), Position>>>;
 
-/// Time for which written output may stay open when its processes have ended.
+/// Time limit for the end of streams whose bytes have been written.
 ///
-/// A process that they have left behind may hold it open.
+/// The processes have ended, but a process that they have left behind may keep a stream open.
 const OPEN_OUTPUT_TIMEOUT: Duration = Duration::from_secs(1);
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 /// Number of bytes that are passed on at once.
@@ -107,8 +107,8 @@ impl SpawnedChildren {
                 ChildState::Started
             }
             Err((file, error)) => {
-                log::info!("child {id}: {file}: {error}");
-                let why = format!("{file}: {error}");
+                let why = format!("{file} cannot be started: {error}");
+                log::info!("child {id}: {why}");
                 ChildState::NotStarted { why }
             }
         }

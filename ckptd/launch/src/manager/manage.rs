@@ -206,9 +206,9 @@ fn follow(
             .for_each(|report| leader.send(report));
         had_guardians |= !node.is_deserted();
         let exit_of_starter = || {
-            ready.contains(&starter_pipe).then(|| {
-                "the process that has started the node manager of this host has exited".to_owned()
-            })
+            ready
+                .contains(&starter_pipe)
+                .then(|| "the process that has started their process manager has exited".to_owned())
         };
         if let (false, Some(why)) = (
             node.is_over(),

@@ -4,11 +4,11 @@ use std::time::{Duration, Instant};
 
 /// Silence, in time in which this process runs, after which a peer is lost.
 pub const DOUBT_TIMEOUT: Duration = Duration::from_secs(1);
-/// Longest time between two updates that counts.
+/// Limit of the time that counts between two updates.
 ///
 /// A longer interval means that this process, and maybe its machine, was not running.
 const MAX_STEP: Duration = Duration::from_millis(500);
-/// Time between two updates.
+/// Time between two updates while a peer is silent.
 const PERIOD: Duration = Duration::from_millis(100);
 
 /// Time for which a peer has been silent although this process was running.

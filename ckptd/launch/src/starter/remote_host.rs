@@ -22,7 +22,7 @@ use understudy_formats::private_directories::{RUNTIME_DIR, name_runtime_director
 /// Executes the assignment from standard input until the guardians have ended.
 ///
 /// # Errors
-/// A file is missing on this host, or a system call fails.
+/// Fails if a file is missing on this host, or if a system call fails.
 pub fn run_on_host() -> Result<i32, Error> {
     let failed = || Error::system("the message of the starter");
     let input = rustix::stdio::stdin()
@@ -64,7 +64,7 @@ pub fn run_on_host() -> Result<i32, Error> {
     Ok(0)
 }
 
-/// Waits for the manager, and removes the job's leftovers if the manager was killed.
+/// Waits for the manager, and removes the job's leftovers if the manager has failed.
 fn wait_for(mut manager: Child, job: &str) {
     let input = manager.stdin.take();
     if !manager.wait().is_ok_and(|status| status.success()) {
@@ -73,7 +73,9 @@ fn wait_for(mut manager: Child, job: &str) {
     drop(input);
 }
 
-/// Handles messages of the starter; after its end this process exits and ends its guardians.
+/// Handles messages of the starter until the starter ends, and exits.
+///
+/// The guardians end with this process.
 fn listen(
     mut messages: Messages<File>,
     guardians: &StartedGuardians,
