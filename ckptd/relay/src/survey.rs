@@ -50,13 +50,14 @@ impl LedgerRank {
     }
 }
 
-/// Command names of launchers, including this project's own.
-const LAUNCHERS: [&str; 6] = [
+/// Command names of launchers and of their processes that start ranks.
+const LAUNCHERS: [&str; 7] = [
     "understudy",
     "ckptd",
     "prterun",
     "mpirun",
     "mpiexec",
+    "hydra_pmi_proxy",
     "prted",
 ];
 
