@@ -35,7 +35,8 @@ pub fn linked_libraries(path: &Path) -> Result<Vec<Library>, Error> {
         loader.env("LD_LIBRARY_PATH", path);
     }
     let loader = loader.arg("--list").arg(&path).stdin(Stdio::null());
-    let output = loader.output().map_err(Error::system(LOADER))?;
+    let what = format!("the dynamic loader {LOADER}");
+    let output = loader.output().map_err(Error::system(what))?;
     if !output.status.success() {
         let why = String::from_utf8_lossy(&output.stderr).trim().to_owned();
         return Err(unlisted(why));

@@ -105,10 +105,10 @@ impl Server {
             .lock()
             .insert(generation.name.clone(), segments.to_owned());
         let made = DirBuilder::new().mode(0o700).create(segments);
-        made.map_err(Error::system(segments.display().to_string()))
-            .inspect_err(|_| {
-                let _ = self.end(&generation.name);
-            })
+        let what = format!("the directory {}", segments.display());
+        made.map_err(Error::system(what)).inspect_err(|_| {
+            let _ = self.end(&generation.name);
+        })
     }
 
     /// Returns the variables and descriptor that make a process this rank of this node.

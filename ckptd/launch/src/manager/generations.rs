@@ -31,7 +31,7 @@ impl NodeState {
         let make_directory = |name: &str| -> Result<PathBuf, Error> {
             let path = self.directory.join(name);
             let made = DirBuilder::new().mode(0o700).recursive(true).create(&path);
-            made.map_err(Error::system(path.display().to_string()))?;
+            made.map_err(Error::system(format!("the directory {}", path.display())))?;
             Ok(path)
         };
         let settings = ServerSettings {

@@ -38,7 +38,8 @@ pub fn run_on_host() -> Result<i32, Error> {
         return Err(Error::Build);
     }
     let directory = OsStr::from_bytes(&assignment.directory);
-    std::env::set_current_dir(directory).map_err(Error::system(directory.to_string_lossy()))?;
+    let what = format!("the working directory {}", directory.to_string_lossy());
+    std::env::set_current_dir(directory).map_err(Error::system(what))?;
     let (share, environment) = (assignment.share, assignment.environment);
     if let Some(directory_in_memory) = environment.value(RUNTIME_DIR) {
         name_runtime_directory(directory_in_memory);

@@ -199,7 +199,8 @@ fn start(agent: &[String], host: &str, context: ProcessContext<'_>) -> Result<Ch
     // Otherwise the agent would receive a terminal's signals, which this process forwards.
     command.process_group(0);
     die_with_parent(&mut command);
-    command.spawn().map_err(Error::system(program.clone()))
+    let what = format!("the command {program} for the host {host}");
+    command.spawn().map_err(Error::system(what))
 }
 
 /// Passes standard input on to rank 0, which is on another host.

@@ -137,7 +137,8 @@ impl PmixServer {
             .map(|rank| session.join(rank.to_string()));
         for directory in std::iter::once(session.clone()).chain(ranks) {
             let made = DirBuilder::new().mode(0o700).create(&directory);
-            made.map_err(Error::system(directory.display().to_string()))?;
+            let what = format!("the directory {}", directory.display());
+            made.map_err(Error::system(what))?;
         }
         Ok(())
     }
