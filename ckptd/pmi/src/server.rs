@@ -147,7 +147,7 @@ impl Server {
     fn defaults_of_open_mpi(&self, segments: &Path) -> Vec<(OsString, OsString)> {
         // Data about a job are sent over the socket, not through files of libpmix in shared memory.
         let mut defaults = vec![("PMIX_MCA_gds".into(), "hash".into())];
-        // Segments of killed ranks would stay in the default directories. 4.x has the first
+        // Segments of killed ranks would stay in the default directories. Open MPI 4 has the first
         // component under the name "vader".
         for name in ["btl_sm", "btl_vader", "osc_sm", "osc_rdma"] {
             let name = format!("OMPI_MCA_{name}_backing_directory");

@@ -36,7 +36,7 @@ use understudy_wire::line::{
 };
 
 /// Signals that a launcher forwards to its processes.
-const FORWARDED: [i32; 8] = [
+const FORWARDED_SIGNALS: [i32; 8] = [
     libc::SIGHUP,
     libc::SIGINT,
     libc::SIGTERM,
@@ -50,7 +50,7 @@ const FORWARDED: [i32; 8] = [
 /// Forwarded signals that end a process by default.
 ///
 /// Before a process was started, they end the job.
-const TERMINATING: [i32; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGTERM, libc::SIGQUIT];
+const TERMINATING_SIGNALS: [i32; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGTERM, libc::SIGQUIT];
 
 /// Limit of managers that die in succession before a process resumes under one manager.
 const MAX_FRUITLESS_MANAGERS: u32 = 10;
@@ -176,7 +176,8 @@ impl GuardianProcess {
     }
 
     fn forward_signals(&self) -> Result<(), Error> {
-        let mut signals = Signals::new(FORWARDED).map_err(Error::system("a signal handler"))?;
+        let mut signals =
+            Signals::new(FORWARDED_SIGNALS).map_err(Error::system("a signal handler"))?;
         let (processes, passed) = (Arc::clone(&self.processes), Arc::clone(&self.passed));
         let (line, rank) = (Arc::clone(&self.output_end_sender), self.position.rank);
         spawn_thread(move || {
@@ -189,7 +190,7 @@ impl GuardianProcess {
                 let processes = processes.lock();
                 passed.note(number);
                 processes.iter().for_each(|process| process.pass(signal));
-                if processes.is_empty() && TERMINATING.contains(&number) {
+                if processes.is_empty() && TERMINATING_SIGNALS.contains(&number) {
                     let _ = line.send(&ProcessEnd::Killed {
                         number: ProcessNumber(rank.0),
                         signal: signal.as_raw(),

@@ -30,7 +30,7 @@ use understudy_wire::line::{
 };
 
 /// Number of bytes that are read ahead of the pipe.
-const AHEAD: usize = 1 << 16;
+const READ_AHEAD_BYTES: usize = 1 << 16;
 /// Poll interval for a terminal while this process is not in its foreground group.
 const BACKGROUND_POLL: Duration = Duration::from_millis(200);
 /// Time limit for the relay's reply.
@@ -185,7 +185,7 @@ impl Relay {
             is_terminal: isatty(source),
             spool: Spool::new(&std::env::temp_dir())?,
             pipe: Pipe::new(registry)?,
-            ahead: Outbox::new(2 * AHEAD),
+            ahead: Outbox::new(2 * READ_AHEAD_BYTES),
             fed: 0,
             page,
             positions,
@@ -239,7 +239,7 @@ impl Relay {
     }
 
     fn wants_more(&self) -> bool {
-        self.ahead.len() < AHEAD
+        self.ahead.len() < READ_AHEAD_BYTES
     }
 
     /// True if reading would stop this process (termios(3), SIGTTIN).
@@ -315,7 +315,7 @@ impl Relay {
     }
 
     fn fill_from_spool(&mut self) -> io::Result<()> {
-        let mut bytes = vec![0; AHEAD.saturating_sub(self.ahead.len())];
+        let mut bytes = vec![0; READ_AHEAD_BYTES.saturating_sub(self.ahead.len())];
         if !bytes.is_empty() {
             let length = self.spool.read_at(self.next(), &mut bytes)?;
             self.read_ahead(&bytes[..length]);
@@ -332,7 +332,7 @@ impl Relay {
 
     fn fill_from_source(&mut self) {
         let Some(source) = &self.source else { return };
-        let mut bytes = vec![0; AHEAD];
+        let mut bytes = vec![0; READ_AHEAD_BYTES];
         let length = match read(source, &mut *bytes) {
             Err(Errno::INTR | Errno::AGAIN) => return,
             // Reading fails after a terminal or a connection was closed.
@@ -354,7 +354,7 @@ impl Relay {
 
     /// Queues bytes behind the input that has been read ahead.
     fn read_ahead(&mut self, bytes: &[u8]) {
-        // Fewer than AHEAD bytes are queued, and no more than AHEAD bytes are read at once.
+        // Fewer than READ_AHEAD_BYTES bytes are queued, and no more than READ_AHEAD_BYTES bytes are read at once.
         self.ahead.push(bytes).expect("the outbox has room");
     }
 

@@ -68,7 +68,8 @@ impl MappedPage {
 
 impl Drop for MappedPage {
     fn drop(&mut self) {
-        // SAFETY: the address and the length are those of the mapping in `new`.
+        // SAFETY: the address and the length are those of the mapping in `new`, and no reference
+        // outlives `self`.
         let _ = unsafe { munmap(self.page.cast(), PAGE_BYTES) };
     }
 }

@@ -232,7 +232,7 @@ impl KeySpace {
                 let value = line.get("key").and_then(|key| self.values.get(key));
                 actions.push(KeySpaceAction::Send(
                     rank,
-                    found("get_result", "value", value),
+                    value_answer("get_result", "value", value),
                 ));
             }
             b"barrier_in" => {
@@ -261,7 +261,7 @@ impl KeySpace {
                     .and_then(|service| self.published.get(service));
                 actions.push(KeySpaceAction::Send(
                     rank,
-                    found("lookup_result", "port", port),
+                    value_answer("lookup_result", "port", port),
                 ));
             }
             b"finalize" => {
@@ -372,7 +372,7 @@ impl KeySpace {
 }
 
 /// Returns the answer to a request for a value.
-fn found(answer: &str, name: &str, value: Option<&Vec<u8>>) -> Vec<u8> {
+fn value_answer(answer: &str, name: &str, value: Option<&Vec<u8>>) -> Vec<u8> {
     match value {
         Some(value) => [
             format!("cmd={answer} rc=0 {name}=").as_bytes(),

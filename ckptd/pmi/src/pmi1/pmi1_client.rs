@@ -34,7 +34,8 @@ impl Pmi1Client {
         let number = std::env::var(DESCRIPTOR)
             .ok()
             .and_then(|text| text.parse().ok());
-        Pmi1Client::on(number.map(inherited).ok_or(Error::NotLaunched)?)
+        let socket = number.map(take_inherited_socket);
+        Pmi1Client::on(socket.ok_or(Error::NotLaunched)?)
     }
 
     fn on(stream: UnixStream) -> Result<Pmi1Client, Error> {
@@ -117,7 +118,7 @@ fn server_error() -> impl FnOnce(io::Error) -> Error {
 }
 
 #[allow(unsafe_code)]
-fn inherited(descriptor: RawFd) -> UnixStream {
+fn take_inherited_socket(descriptor: RawFd) -> UnixStream {
     // SAFETY: the launcher has left the descriptor open for this process, in which no other code
     // uses it.
     UnixStream::from(unsafe { OwnedFd::from_raw_fd(descriptor) })

@@ -287,7 +287,7 @@ struct Connection {
     done: Option<Sender<()>>,
 }
 
-fn registered(registry: &Registry, stream: TcpStream) -> io::Result<Source<TcpStream>> {
+fn register_stream(registry: &Registry, stream: TcpStream) -> io::Result<Source<TcpStream>> {
     stream.set_nonblocking(true)?;
     stream.set_nodelay(true)?;
     Source::new(registry, stream, Interest::READ)
@@ -302,7 +302,7 @@ impl Connection {
     ) -> io::Result<Connection> {
         Ok(Connection {
             owner,
-            client: Some(registered(registry, client)?),
+            client: Some(register_stream(registry, client)?),
             libpmix_address,
             server: None,
             up: Outbox::new(MAX_PASSED_BYTES),
@@ -358,7 +358,9 @@ impl Connection {
             return true;
         }
         let server = TcpStream::connect(self.libpmix_address);
-        self.server = server.and_then(|server| registered(registry, server)).ok();
+        self.server = server
+            .and_then(|server| register_stream(registry, server))
+            .ok();
         self.server.as_deref().is_some_and(|server| {
             // Reading detects a closed connection.
             let _ = self.up.flush(server);

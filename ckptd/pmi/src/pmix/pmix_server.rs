@@ -207,7 +207,7 @@ impl PmixServer {
         // SAFETY: the call allocates the list, because the pointer is null.
         let status = unsafe { (self.functions.setup_fork)(&proc, &mut list) };
         // SAFETY: libpmix has allocated the list with malloc.
-        let mut variables = unsafe { taken(list) };
+        let mut variables = unsafe { take_variables(list) };
         checked("PMIx_server_setup_fork", status)?;
         if !self
             .connections
@@ -362,7 +362,7 @@ fn proc(generation: &GenerationName, rank: Rank) -> Proc {
 ///
 /// # Safety
 /// `list` is null, or a list made with malloc that ends with a null pointer.
-unsafe fn taken(list: *mut *mut c_char) -> Vec<(OsString, OsString)> {
+unsafe fn take_variables(list: *mut *mut c_char) -> Vec<(OsString, OsString)> {
     let mut variables = Vec::new();
     if list.is_null() {
         return variables;
