@@ -1,4 +1,4 @@
-//! A server for both kinds of MPI libraries.
+//! A server for every kind of MPI library: PMIx for Open MPI, PMI-1 for MPICH.
 
 use crate::pmi1::Pmi1Server;
 use crate::pmix::{PmixServer, PmixSettings};

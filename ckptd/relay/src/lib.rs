@@ -23,9 +23,9 @@
 //! # Protocol
 //!
 //! * The number of bytes that the rank has written is `raw_read + FIONREAD`, the bytes that the
-//!   relay has read and those still in the pipe. A `read(2)` moves bytes from one to the other, so
-//!   `seq` is a sequence lock: the relay keeps it odd during `read(2)` and the resulting changes of
-//!   counters, and the rank repeats its loads until `seq` is even and unchanged.
+//!   relay has read and those still in the pipe. A `read(2)` moves bytes between these numbers, so
+//!   `seq` is a sequence lock: the relay keeps `seq` odd during `read(2)` and the resulting changes
+//!   of counters, and the rank repeats its loads until `seq` is even and unchanged.
 //! * The relay counts the lines. A rank that needs its position waits until the relay has read
 //!   everything.
 //! * A rank that is rolled back posts one command: "the byte at raw count R has position P" (and,

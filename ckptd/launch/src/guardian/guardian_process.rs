@@ -49,7 +49,7 @@ const FORWARDED_SIGNALS: [i32; 8] = [
 
 /// Forwarded signals that end a process by default.
 ///
-/// Before a process was started, they end the job.
+/// Before a process was started, these signals end the job.
 const TERMINATING_SIGNALS: [i32; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGTERM, libc::SIGQUIT];
 
 /// Limit of managers that die in succession before a process resumes under one manager.

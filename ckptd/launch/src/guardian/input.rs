@@ -354,7 +354,7 @@ impl Relay {
 
     /// Queues bytes behind the input that has been read ahead.
     fn read_ahead(&mut self, bytes: &[u8]) {
-        // Fewer than READ_AHEAD_BYTES bytes are queued, and no more than READ_AHEAD_BYTES bytes are read at once.
+        // Fewer than `READ_AHEAD_BYTES` are queued before, and at most as many are read at once.
         self.ahead.push(bytes).expect("the outbox has room");
     }
 

@@ -1,10 +1,10 @@
 //! Proxy between ranks and libpmix, which reports lost connections one after the other.
 //!
-//! OpenPMIx 4.2 to 6.1 completes a fence between ranks of one node by an event of its own. If two
-//! of the connections are lost before that event runs, it completes the fence twice, and the second
-//! time it uses freed memory (`lost_connection`). In a recovery many ranks disappear at once. So
-//! ranks connect to this proxy, which passes on all data in both directions. The loss of a rank
-//! without PMIx_Finalize is not passed on: its connection to libpmix stays open until
+//! OpenPMIx 4.2 to 6.1 completes a fence between ranks of one node by a separate event. If the
+//! connections of two ranks are lost before that event runs, libpmix completes the fence twice, and
+//! the second time uses freed memory (`lost_connection`). In a recovery many ranks disappear at
+//! once. So ranks connect to this proxy, which passes on all data in both directions. The loss of a
+//! rank without PMIx_Finalize is not passed on: the rank's connection to libpmix stays open until
 //! [`Connections::end`], which closes one connection after the other.
 //!
 //! The proxy connects to libpmix only after the rank has sent something. Otherwise libpmix would

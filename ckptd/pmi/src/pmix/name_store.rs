@@ -40,7 +40,7 @@ impl NameStore {
         found.map(|(key, (owner, value))| (key, owner, value))
     }
 
-    /// Removes values of the owner: those with these keys, or all without keys.
+    /// Removes the owner's values with these keys, or all if no key is given.
     pub fn unpublish(&mut self, owner: &Owner, keys: &[String]) {
         let is_meant = |key: &String| keys.is_empty() || keys.contains(key);
         self.0

@@ -269,8 +269,8 @@ impl PmixServer {
 
     /// Waits until libpmix has handled a connection that it has closed.
     ///
-    /// libpmix may complete a fence by an event of its own. Its thread handles events in order,
-    /// including those that callers create.
+    /// libpmix may complete a fence by a separate event. The thread of libpmix handles events in
+    /// order, including those that callers create.
     fn await_handled(&self) {
         let nobody = Proc {
             namespace: fixed::<NAMESPACE_SIZE>("ckptd-nobody"),
