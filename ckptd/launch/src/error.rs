@@ -1,4 +1,4 @@
-//! Errors of the process manager.
+//! Errors of the processes of the launcher.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use understudy_pmi::system_message;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Error of the MPI library's server or of its program.
+    /// Error of the MPI library's server, or of locating the program's MPI library.
     #[error(transparent)]
     Pmi(#[from] understudy_pmi::Error),
     /// The program cannot be executed.
@@ -39,6 +39,7 @@ pub enum Error {
     /// The job already has a manager on this host.
     #[error("{}", message::HOST_NAMED_TWICE)]
     SameHost,
+    /// The manager has died and is not replaced, or the job is over.
     #[error("{}", message::MANAGER_GONE)]
     NoManager,
     /// Each manager that was started has died.

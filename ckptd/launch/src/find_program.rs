@@ -1,4 +1,4 @@
-//! The search path.
+//! Search for programs in the directories of PATH.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

@@ -16,10 +16,12 @@ use std::time::Duration;
 use understudy_protocol::{Generation, ProcessNumber};
 
 /// Limit of memory for decoding a message.
-const DECODED: usize = 1 << 20;
+const MAX_DECODED_BYTES: usize = 1 << 20;
 /// Number of nodes of the job.
 const NODES: u32 = 3;
-/// Limit of numbers in reports where each unit has a cost or a successor.
+/// Limit of sizes, and of numbers that must have a successor.
+///
+/// The leader uses memory for each unit of a size.
 const MAX_NUMBER: u32 = 1 << 10;
 
 /// Decodes the bytes as a message of each type.
@@ -37,7 +39,7 @@ pub fn decode_messages(bytes: &[u8]) {
 }
 
 fn decode<M: Decode<()> + Encode + Debug>(bytes: &[u8]) {
-    let limited = standard().with_limit::<DECODED>();
+    let limited = standard().with_limit::<MAX_DECODED_BYTES>();
     let Ok((message, _)) = bincode::decode_from_slice::<M, _>(bytes, limited) else {
         return;
     };
@@ -50,7 +52,7 @@ fn decode<M: Decode<()> + Encode + Debug>(bytes: &[u8]) {
 /// Makes the nodes of a job report what the bytes describe.
 ///
 /// Each step begins with two bytes: the node and its action, and the length of the encoded report
-/// that follows. Orders of the leader must be for nodes that the leader knows.
+/// that follows. No report may make the leader panic.
 pub fn report(mut bytes: &[u8]) {
     let mut leader = JobLeader::new("n0", None);
     let mut nodes = BTreeSet::from([OWN_NODE]);
@@ -67,7 +69,7 @@ pub fn report(mut bytes: &[u8]) {
                 if nodes.insert(node) {
                     leader.join(node, format!("n{node}"));
                 }
-                let limited = standard().with_limit::<DECODED>();
+                let limited = standard().with_limit::<MAX_DECODED_BYTES>();
                 match bincode::decode_from_slice(payload, limited) {
                     // The leader only prints the reason and ends the job.
                     Ok((Report::CannotContinue(_), _)) | Err(_) => {}

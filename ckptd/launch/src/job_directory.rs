@@ -58,7 +58,7 @@ pub fn locked(job: &str) -> Result<(PrivateDirectory, File), Error> {
 
 /// Makes the directory of a job of [`crate::starter`].
 ///
-/// Guardians that start after its removal are too late.
+/// A guardian that starts after the removal of the directory finds the job over.
 ///
 /// # Errors
 /// Errors of [`locked`].

@@ -10,22 +10,22 @@ use understudy_pmi::is_of_a_launcher;
 pub type Text = Vec<u8>;
 
 /// Prefixes of variables that describe the host on which the job is started.
-const OF_HOST: [&str; 4] = ["HOSTNAME", "SSH_", "XDG_", "DBUS_"];
+const HOST_PREFIXES: [&str; 4] = ["HOSTNAME", "SSH_", "XDG_", "DBUS_"];
 
 /// Variables of the environment of a job.
 #[derive(Clone, Debug, Default, Encode, Decode)]
 pub struct Environment(Vec<(Text, Text)>);
 
 impl Environment {
-    /// Returns this process's environment without variables of the launcher and the host.
+    /// Returns this process's environment without variables of launchers and of this host.
     pub fn own() -> Environment {
         let is_of_host = |name: &OsStr| {
-            OF_HOST
+            HOST_PREFIXES
                 .iter()
                 .any(|start| name.as_bytes().starts_with(start.as_bytes()))
         };
         Environment::of(
-            std::env::vars_os().filter(|(name, _)| !is_of_launcher_or(name, is_of_host)),
+            std::env::vars_os().filter(|(name, _)| !is_of_a_launcher(name) && !is_of_host(name)),
         )
     }
 
@@ -59,12 +59,8 @@ impl Environment {
             .map(|(_, value)| OsString::from_vec(value.clone()))
     }
 
-    /// Adds the variables to those that a command inherits from its host.
+    /// Adds the variables to those that a command inherits from this process.
     pub fn give_to(&self, command: &mut Command) {
         command.envs(self.variables());
     }
-}
-
-fn is_of_launcher_or(name: &OsStr, other: impl Fn(&OsStr) -> bool) -> bool {
-    is_of_a_launcher(name) || other(name)
 }

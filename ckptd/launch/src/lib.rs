@@ -1,8 +1,8 @@
 //! The launcher: starts the ranks of a job and replaces those that fail.
 //!
-//! Each of the folders `starter`, `guardian`, `manager` and `leader` is a process. A protected job
-//! has a [`guardian`] for each process of the program, started by [`starter`] or by the launcher of
-//! an MPI library. Each node has a [`manager`], one of which contains the leader. The folder
+//! Each of the folders `starter`, `guardian` and `manager` is a process. A protected job has a
+//! [`guardian`] for each process of the program, started by [`starter`] or by the launcher of an
+//! MPI library. Each node has a [`manager`], one of which contains the `leader`. The folder
 //! `messages` has the messages of managers, leader and starter; `understudy_messages` has those of
 //! ranks and guardians.
 

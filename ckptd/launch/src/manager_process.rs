@@ -16,10 +16,12 @@ use understudy_formats::private_directories::{self, PrivateDirectory};
 use understudy_pmi::is_of_a_launcher;
 use understudy_wire::line::{Line, LineListener, LineSocket};
 
-/// Starts the manager of a job on several nodes before its guardians.
+/// Starts this node's manager of a job on several nodes.
+///
+/// Guardians connect to the manager afterwards.
 ///
 /// The manager receives its duty by standard input; its standard output is a pipe. Without a
-/// context it has the executable, the environment and the standard error of this process.
+/// context the manager has the executable, the environment and the standard error of this process.
 ///
 /// # Errors
 /// Errors of [`locked`] and [`start_manager`]; [`Error::SameHost`].

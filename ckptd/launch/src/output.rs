@@ -11,7 +11,7 @@ use std::sync::mpsc;
 use understudy_catalogue::message;
 use understudy_wire::io::{Interest, wait_ready};
 
-/// True if some output could not be written.
+/// True if some output could not be written although its reader was open.
 static IS_LOST: AtomicBool = AtomicBool::new(false);
 
 /// True if some output could not be written although its reader was open.
@@ -19,7 +19,7 @@ pub fn is_lost() -> bool {
     IS_LOST.load(Ordering::Acquire)
 }
 
-/// True if output could not be written because the reader has closed its end.
+/// True if writing has failed because the reader has closed its end.
 pub fn is_unwanted(error: &io::Error) -> bool {
     matches!(
         error.kind(),

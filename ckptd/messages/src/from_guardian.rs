@@ -44,11 +44,11 @@ impl Registration {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Encode, Decode)]
 pub struct ProcessRecord {
     pub number: ProcessNumber,
-    /// Registrations of the process; a script runs several programs one after the other.
+    /// Last registrations of the process; a script runs several programs one after the other.
     pub registrations: Vec<Registration>,
-    /// Worker whose replicas are in the process's replica store.
+    /// Worker for whose replacement the process's replica store is.
     ///
-    /// The process has handed the store over itself or has adopted it.
+    /// `None` without a store. The process has handed the store over itself or has adopted it.
     pub replicas_of: Option<Worker>,
     /// Process from which this process has adopted a replica store.
     pub adopted_from: Option<ProcessNumber>,

@@ -15,10 +15,11 @@ pub enum Killer {
 /// Reason for the end of a process, or the end of its output.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 pub enum ProcessEnd {
-    /// The process has called `exit` with this status.
+    /// The process has exited with this status, or could not be started.
     Exited {
         number: ProcessNumber,
         status: i32,
+        /// Process id of the guardian's child; 0 if it could not be started.
         pid: u32,
     },
     Killed {
@@ -26,6 +27,6 @@ pub enum ProcessEnd {
         signal: i32,
         by: Killer,
     },
-    /// The output of a process has ended after this number of bytes.
+    /// The output of a process has ended; standard output had this number of bytes.
     OutputClosed { number: ProcessNumber, written: u64 },
 }

@@ -7,7 +7,9 @@ use understudy_numbers::{ProcessNumber, Worker};
 /// A message from a manager to a guardian.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 pub enum ToGuardian {
-    /// Starts a process of the program; `is_restart` is true unless this is the first start.
+    /// Starts a process of the program.
+    ///
+    /// `is_restart` is false for the first process of each number that the job starts with.
     Start {
         number: ProcessNumber,
         is_restart: bool,
@@ -21,8 +23,9 @@ pub enum ToGuardian {
     },
     /// Gives the replica store of `from` to `adopter`.
     ///
-    /// The files of the store come with the message; they contain a replica of `worker` and must
-    /// outlive `adopter`. `status` is the status with which `from` has ended.
+    /// The files of the store come with the message; they contain the replica of `worker` and those
+    /// that `worker` stores as a buddy, and must outlive `adopter`. `status` is the status of
+    /// `from` as wait(2) returns it.
     AdoptStore {
         adopter: ProcessNumber,
         from: ProcessNumber,
@@ -33,7 +36,7 @@ pub enum ToGuardian {
     ReleaseState {
         number: ProcessNumber,
     },
-    /// All processes have resumed the program in a generation since this manager was started.
+    /// A process of this node has resumed the program in a generation of this manager.
     Resumed,
     /// No other manager can replace this one.
     IsLast,

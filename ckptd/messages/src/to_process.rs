@@ -37,7 +37,7 @@ pub enum ToProcess {
         descriptor: Option<String>,
         /// Process whose replica store this process adopts.
         ///
-        /// The store has arrived before or arrives next ([`ToProcess::AdoptStore`]).
+        /// [`ToProcess::AdoptStore`] brings the store, before or after this message.
         adopts_from: Option<ProcessNumber>,
     },
     /// Requests placement hints: spares that should take over from these dead processes.

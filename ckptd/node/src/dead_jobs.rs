@@ -28,7 +28,7 @@ pub fn leftovers_of_job(job: &str) -> Vec<Leftover> {
 
 /// Returns the job with which a name in memory begins.
 ///
-/// Names of backups have a dot before the job, and a number after that of the rank.
+/// Names of backups begin with a dot, and end with a number behind the rank.
 fn job_in(name: &OsStr) -> Option<String> {
     let text = name.to_string_lossy();
     let (job, _) = job_of_name(text.trim_start_matches('.'))?;
@@ -66,8 +66,8 @@ pub fn files_of_dead_jobs() -> Option<LeftoverNames> {
 
 /// Returns true if the launcher ran on this host, according to the job's name.
 ///
-/// The launcher's process is then visible here while the job lives. A container may have another
-/// host name.
+/// If the launcher ran here, its process is visible while the job lives. A launcher in a container
+/// may have another host name.
 fn is_of_this_node(job: &str) -> bool {
     let launcher = job
         .rsplit_once('@')

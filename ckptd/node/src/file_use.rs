@@ -44,6 +44,8 @@ pub fn mapped_files() -> BTreeSet<OsString> {
 }
 
 /// Returns true if a process of this node has a file open.
+///
+/// Only processes whose descriptors this user may read are examined.
 pub fn is_in_use(path: &Path) -> bool {
     let Ok(path) = path.canonicalize() else {
         return false;

@@ -1,7 +1,7 @@
 //! Leftovers of killed jobs on a node.
 //!
-//! Leftovers are ledgers and undo logs in memory, Open MPI's segments, and directories for event
-//! files. Files of living jobs and of other users are never among them.
+//! Leftovers are files of a job in memory (ledgers, undo logs and backups), Open MPI's segments,
+//! and directories for event files. Files of living jobs and of other users are never leftovers.
 
 mod dead_jobs;
 mod event_directories;

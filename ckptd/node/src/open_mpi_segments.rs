@@ -7,9 +7,10 @@ use std::ffi::OsString;
 use std::path::Path;
 use understudy_formats::private_directories::{PrivateDirectory, SHARED_MEMORY_DIRECTORY};
 
-/// Returns the segments of jobs of which no process has mapped a segment.
+/// Returns the segments of jobs of which no segment is mapped.
 ///
-/// Segments are named `sm_segment.HOST.USER.JOB.RANK`.
+/// All segments of such a job belong to this user and have not changed for a while. Segments are
+/// named `sm_segment.HOST.USER.JOB.RANK`.
 pub fn abandoned_segments() -> Option<LeftoverNames> {
     let directory = PrivateDirectory::open_any(Path::new(SHARED_MEMORY_DIRECTORY)).ok()?;
     let mut jobs: BTreeMap<String, Vec<OsString>> = BTreeMap::new();

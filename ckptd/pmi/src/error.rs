@@ -8,7 +8,7 @@ use understudy_catalogue::message;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The program uses neither Open MPI nor MPICH.
+    /// The program uses, or the named library is, neither Open MPI nor MPICH.
     #[error("{}", message::not_an_mpi_program(.0.display()))]
     NotMpi(PathBuf),
     /// The dynamic loader does not list the libraries of the program.
@@ -35,7 +35,7 @@ pub enum Error {
         name: String,
         most: usize,
     },
-    /// A rank's host does not exist in the placement, or there are no ranks.
+    /// The placement lacks ranks, the host of a rank, or this node.
     #[error("a placement needs at least one rank, and every rank one of its hosts")]
     BadPlacement,
     /// The generation's name was used before.
@@ -47,7 +47,7 @@ pub enum Error {
     /// The rank is on another node, or does not exist.
     #[error("rank {rank} of generation {generation} is not on this node")]
     NotHere { generation: String, rank: u32 },
-    /// No variable gives the rank of this process.
+    /// The launcher has not given this process a rank, or the requested data.
     #[error("{}", message::NO_LAUNCHER)]
     NotLaunched,
     #[error("{}", system_message(.what, .source))]

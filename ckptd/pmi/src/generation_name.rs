@@ -53,7 +53,7 @@ impl fmt::Display for GenerationName {
     }
 }
 
-/// Checks that a name can be used in the lists of PMIx and PMI.
+/// Checks that a name is valid in file names and lists of PMIx and PMI.
 pub fn check_name(
     what: &'static str,
     name: &str,

@@ -22,8 +22,8 @@ pub struct Identity {
 
 /// Prefixes of launchers' variables that ranks must not inherit.
 ///
-/// Variables of MCA are settings and are inherited.
-const OF_LAUNCHERS: [&str; 10] = [
+/// Other variables of MCA are settings and are inherited.
+const LAUNCHER_PREFIXES: [&str; 10] = [
     "PMIX_",
     "PMI_",
     "PMI2_",
@@ -42,12 +42,12 @@ pub fn is_of_a_launcher(name: &OsStr) -> bool {
     let name = name.as_bytes();
     let is_setting = name.starts_with(b"PMIX_MCA_") || name.starts_with(b"PRTE_MCA_");
     !is_setting
-        && OF_LAUNCHERS
+        && LAUNCHER_PREFIXES
             .iter()
             .any(|start| name.starts_with(start.as_bytes()))
 }
 
-/// Makes the process that `command` starts a rank.
+/// Gives the process of a command the variables and the descriptor of a rank.
 pub fn adopt(command: &mut Command, identity: Identity) {
     let explicit: BTreeMap<OsString, Option<OsString>> = command
         .get_envs()
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     fn variable(command: &Command, name: &str) -> Option<OsString> {
-        let found = command.get_envs().find(|(of, _)| *of == name);
+        let found = command.get_envs().find(|(other, _)| *other == name);
         found.and_then(|(_, value)| value.map(OsStr::to_owned))
     }
 

@@ -13,8 +13,8 @@
 //!        └──── RankEvent: connected, finalised, abort ◄─────────┘
 //! ```
 //!
-//! A [`Namespace`] is one MPI_COMM_WORLD of exactly W ranks. The server outlives it: when a rank
-//! has died, the generation ends, and all ranks initialise MPI again in the next generation, in new
+//! A [`Namespace`] is one MPI_COMM_WORLD. The server outlives the namespace: when a rank has died,
+//! the generation ends, and all ranks initialise MPI again in the next generation, in new
 //! processes or in the same ones. For the library each generation is a job of its own (a PMIx
 //! namespace, a PMI-1 key space), so that data of an ended generation cannot reach a later one.
 

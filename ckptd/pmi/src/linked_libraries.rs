@@ -35,16 +35,17 @@ pub fn linked_libraries(path: &Path) -> Result<Vec<Library>, Error> {
         loader.env("LD_LIBRARY_PATH", path);
     }
     let loader = loader.arg("--list").arg(&path).stdin(Stdio::null());
-    let output = loader.output().map_err(Error::system(LOADER))?;
+    let what = format!("the dynamic loader {LOADER}");
+    let output = loader.output().map_err(Error::system(what))?;
     if !output.status.success() {
         let why = String::from_utf8_lossy(&output.stderr).trim().to_owned();
         return Err(unlisted(why));
     }
-    Ok(read(&String::from_utf8_lossy(&output.stdout)))
+    Ok(parse_listing(&String::from_utf8_lossy(&output.stdout)))
 }
 
 /// Parses lines such as `libc.so.6 => /lib/libc.so.6 (0x00007f…)`.
-fn read(listing: &str) -> Vec<Library> {
+fn parse_listing(listing: &str) -> Vec<Library> {
     let lines = listing.lines().filter_map(|line| {
         let (name, rest) = line.trim().split_once(" => ")?;
         let path = rest
@@ -66,7 +67,7 @@ mod tests {
     fn listings_are_read() {
         let listing = "\tlinux-vdso.so.1 (0x7ff)\n\tlibmpi.so.40 => /a dir/libmpi.so.40 \
             (0x00007f)\n\tlibx.so => not found\n";
-        let found = read(listing);
+        let found = parse_listing(listing);
         let library = |name: &str, path: Option<&str>| Library {
             name: name.to_owned(),
             path: path.map(PathBuf::from),

@@ -107,7 +107,7 @@ pub struct Spawn {
     pub answer: Answer,
 }
 
-/// Servers of other nodes; called by threads of the libraries, and must not block.
+/// Servers of other nodes; called by threads of this node's server, and must not block.
 pub trait Peers: Send + Sync {
     fn fence(&self, fence: Fence);
     fn modex(&self, modex: ModexRequest);
@@ -122,10 +122,10 @@ impl Peers for NoPeers {
         fence.answer.give(fence.bytes);
     }
 
-    /// The server has all data that ranks of this node have put.
+    /// Fails the request: without other nodes, the server itself has all data that exist.
     fn modex(&self, _: ModexRequest) {}
 
-    /// Spawning is not supported.
+    /// Fails the request, because spawning is not supported.
     fn spawn(&self, _: Spawn) {}
 }
 

@@ -71,13 +71,13 @@ impl Placement {
         self.used().count()
     }
 
-    /// Returns the hosts in the format of PMIX_NODE_MAP, such as `a,b`.
+    /// Returns the hosts in the format of PMIX_NODE_MAP, such as `raw:a,b`.
     pub fn node_map(&self) -> String {
         let names: Vec<&str> = self.used().map(|host| self.hosts[host].as_str()).collect();
         format!("raw:{}", names.join(","))
     }
 
-    /// Returns the ranks of each host in the format of PMIX_PROC_MAP, such as `0,1;2,3`.
+    /// Returns the ranks of each host in the format of PMIX_PROC_MAP, such as `raw:0,1;2,3`.
     pub fn process_map(&self) -> String {
         let lists: Vec<String> = self
             .used()

@@ -17,6 +17,8 @@ pub enum RankAction {
     Connected,
     /// The rank is at the end of MPI_Finalize.
     Finalized,
-    /// The rank has called MPI_Abort: the whole job must end.
+    /// The rank has called MPI_Abort, or its MPI library has aborted.
+    ///
+    /// The cause may be the death of another rank.
     Abort { status: i32, message: String },
 }

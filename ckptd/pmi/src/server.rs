@@ -1,4 +1,4 @@
-//! A server for both kinds of MPI libraries.
+//! A server for every kind of MPI library: PMIx for Open MPI, PMI-1 for MPICH.
 
 use crate::pmi1::Pmi1Server;
 use crate::pmix::{PmixServer, PmixSettings};
@@ -105,10 +105,10 @@ impl Server {
             .lock()
             .insert(generation.name.clone(), segments.to_owned());
         let made = DirBuilder::new().mode(0o700).create(segments);
-        made.map_err(Error::system(segments.display().to_string()))
-            .inspect_err(|_| {
-                let _ = self.end(&generation.name);
-            })
+        let what = format!("the directory {}", segments.display());
+        made.map_err(Error::system(what)).inspect_err(|_| {
+            let _ = self.end(&generation.name);
+        })
     }
 
     /// Returns the variables and descriptor that make a process this rank of this node.
@@ -147,7 +147,7 @@ impl Server {
     fn defaults_of_open_mpi(&self, segments: &Path) -> Vec<(OsString, OsString)> {
         // Data about a job are sent over the socket, not through files of libpmix in shared memory.
         let mut defaults = vec![("PMIX_MCA_gds".into(), "hash".into())];
-        // Segments of killed ranks would stay in the default directories. 4.x has the first
+        // Segments of killed ranks would stay in the default directories. Open MPI 4 has the first
         // component under the name "vader".
         for name in ["btl_sm", "btl_vader", "osc_sm", "osc_rdma"] {
             let name = format!("OMPI_MCA_{name}_backing_directory");
@@ -160,9 +160,10 @@ impl Server {
         defaults
     }
 
-    /// True if ranks ask the server of their node about processes that another node spawned.
+    /// True if ranks request data about processes that were spawned on another node.
     ///
-    /// Ranks of MPICH send each other what they need.
+    /// Ranks of Open MPI request these data from the server of their own node; ranks of MPICH send
+    /// each other what they need.
     pub fn needs_spawned_namespaces(&self) -> bool {
         matches!(self.protocol, Protocol::Pmix(_))
     }

@@ -132,7 +132,7 @@ pub struct Ledger {
     pub(super) remove_on_close: AtomicU32,
     /// Rank: its process id; 0 until it has introduced itself.
     pub(super) rank_pid: AtomicU32,
-    /// Rank: process id of the launcher, its parent.
+    /// Rank: process id of its parent, which is its guardian or the launcher.
     pub(super) launcher_pid: AtomicU32,
     /// A [`RankStage`], set by the rank.
     pub(super) stage: AtomicU32,
@@ -318,7 +318,7 @@ impl Deref for Mapping {
     fn deref(&self) -> &Ledger {
         // SAFETY: the mapping is page-aligned, at least as long as a `Ledger` (asserted above), and
         // lives as long as `self`. Every bit pattern is a valid `Ledger`, because it consists of
-        // atomics only. Only `LedgerObserver` uses a read-only mapping, and it only loads.
+        // atomics only. `LedgerObserver` and `survey` use read-only mappings, and only load.
         unsafe { self.start.cast().as_ref() }
     }
 }

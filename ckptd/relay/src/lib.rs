@@ -23,9 +23,9 @@
 //! # Protocol
 //!
 //! * The number of bytes that the rank has written is `raw_read + FIONREAD`, the bytes that the
-//!   relay has read and those still in the pipe. A `read(2)` moves bytes from one to the other, so
-//!   `seq` is a sequence lock: the relay keeps it odd during `read(2)` and the resulting changes of
-//!   counters, and the rank repeats its loads until `seq` is even and unchanged.
+//!   relay has read and those still in the pipe. A `read(2)` moves bytes between these numbers, so
+//!   `seq` is a sequence lock: the relay keeps `seq` odd during `read(2)` and the resulting changes
+//!   of counters, and the rank repeats its loads until `seq` is even and unchanged.
 //! * The relay counts the lines. A rank that needs its position waits until the relay has read
 //!   everything.
 //! * A rank that is rolled back posts one command: "the byte at raw count R has position P" (and,
@@ -40,14 +40,14 @@
 //! * A stream's state becomes `Ended` when its last byte is forwarded. Then `high_water` is final,
 //!   and a survivor can read it ([`LedgerObserver::final_high_water`]).
 //!
-//! # Fatal signals
-//!
-//! A rank that is killed by a fault of its own records the signal and the position in the program
-//! ([`Note`]).
-//!
 //! The protocol assumes that nothing writes to the stream while the rank uses the ledger
 //! ([`LedgerView`]), and that the relay itself is not killed. Sources: pipe(7), poll(2), mmap(2),
 //! flock(2), and ioctl_list(2) for `FIONREAD`, which the pipe driver supports at both ends.
+//!
+//! # Fatal signals
+//!
+//! A rank that is killed by a signal such as SIGSEGV or SIGABRT records the signal, and the
+//! position in the program if the program itself has caused the signal ([`Note`]).
 
 mod ledger;
 mod names;

@@ -29,7 +29,7 @@ pub fn job_of_name(name: &str) -> Option<(&str, &str)> {
     job.contains('@').then_some((job, rest))
 }
 
-/// Returns the name of the job's directory, which exists until the leftovers are removed.
+/// Returns the name of the job's directory, which is removed before the job's other leftovers.
 pub fn name_of_directory(job: &str) -> String {
     name_in_memory(job, "launch")
 }

@@ -122,8 +122,8 @@ fn close(relay_ledger: &RelayLedger) {
 /// True if the job's directory exists, with which the job's other files are removed later.
 ///
 /// A relay whose rank and manager are killed while it starts may create the ledger after the job's
-/// files were removed. Then it must remove the ledger itself. A file that is not
-/// named after a job is never removed.
+/// files were removed, and must then remove the ledger itself. Also true for a file that is not
+/// named after a job: such a ledger is removed only at the rank's request.
 fn has_job_directory(ledger: &Path) -> bool {
     let name = ledger
         .file_name()

@@ -25,7 +25,7 @@ pub struct LedgerRank {
 pub struct LedgerContents {
     /// Process id of the rank; 0 until the rank has recorded it.
     pub pid: u32,
-    /// Process id of the launcher; 0 until the rank has recorded it.
+    /// Process id of the rank's parent (guardian or launcher); 0 until recorded.
     pub launcher: u32,
     /// Process id of the relay.
     pub relay: u32,
@@ -50,13 +50,14 @@ impl LedgerRank {
     }
 }
 
-/// Command names of launchers, including this project's own.
-const LAUNCHERS: [&str; 6] = [
+/// Command names of launchers and of their processes that start ranks.
+const LAUNCHERS: [&str; 7] = [
     "understudy",
     "ckptd",
     "prterun",
     "mpirun",
     "mpiexec",
+    "hydra_pmi_proxy",
     "prted",
 ];
 
@@ -69,7 +70,8 @@ fn is_launcher(pid: u32) -> bool {
 
 /// True if the launcher that has named a job lives on this node.
 ///
-/// Names of jobs have the form `prterun-HOST-PID@N`, with the launcher's process id.
+/// Names such as `prterun-HOST-PID@N` contain the launcher's process id; names of Slurm's steps and
+/// of jobs of Open MPI 4 contain none.
 pub fn has_launcher(job: &str) -> bool {
     let pid = job
         .rsplit_once('@')
@@ -98,7 +100,7 @@ pub fn survey() -> Vec<LedgerRank> {
                     lives: pid != 0 && lives(pid),
                 })
             }
-            // The ledger belongs to another user, or was removed.
+            // The file is no ledger of this user, or was removed.
             Err(LedgerError::NotALedger | LedgerError::Io(_)) => return None,
             Err(_) => None,
         };

@@ -117,7 +117,9 @@ pub(super) fn poll(
     }
 }
 
-/// True if the pipe of this write end has no reader (poll(2), `POLLERR`).
+/// True if this write end's pipe has no reader, or the descriptor is not open.
+///
+/// poll(2) reports `POLLERR` or `POLLNVAL`.
 pub(super) fn has_no_reader(fd: RawFd) -> bool {
     poll(fd, 0, Some(Duration::ZERO)).is_ok_and(|seen| seen & (libc::POLLERR | libc::POLLNVAL) != 0)
 }
@@ -176,8 +178,8 @@ pub(super) fn set_nonblocking(fd: RawFd) {
 /// Isolates this process, so that it exits only at the end of its input.
 ///
 /// The process gets a session of its own, ignores the signals that a terminal, a launcher or a
-/// limit sends, and has no standard input and no descriptors from `first_foreign_fd` on (setsid(2),
-/// signal(7), close_range(2)).
+/// limit sends, reads /dev/null as its standard input, and has no descriptors from
+/// `first_foreign_fd` on (setsid(2), signal(7), close_range(2)).
 pub(super) fn detach(name: &std::ffi::CStr, first_foreign_fd: RawFd) {
     const IGNORED_SIGNALS: [libc::c_int; 11] = [
         libc::SIGHUP,
@@ -197,8 +199,8 @@ pub(super) fn detach(name: &std::ffi::CStr, first_foreign_fd: RawFd) {
         unsafe { libc::signal(signal, libc::SIG_IGN) };
     }
     // SAFETY: the function is called before the relay opens a descriptor or starts a thread, so
-    // that no closed descriptor belongs to a Rust object. setsid(2) may fail for a group leader,
-    // without any effect.
+    // that no closed descriptor belongs to a Rust object; the names are C strings. setsid(2) may
+    // fail for a group leader, without any effect.
     unsafe {
         libc::setsid();
         libc::prctl(libc::PR_SET_NAME, name.as_ptr());

@@ -112,7 +112,8 @@ impl LedgerView {
 
     /// Returns the position of the next byte to be written, for a checkpoint.
     ///
-    /// Waits until the relay, which counts the lines, has read all bytes that were written before.
+    /// Returns at once if a posted command has set that position. Otherwise the function waits
+    /// until the relay, which counts the lines, has read all bytes that were written before.
     pub fn position(&self, stream: Stream) -> Result<Position, LedgerError> {
         let (_, pipe) = self.stream(stream)?;
         wait(pipe, None, || Ok(self.snapshot(stream)?.position))
@@ -220,18 +221,20 @@ impl LedgerView {
     }
 }
 
-/// Reads the counters once; the result is invalid if `seq` has changed meanwhile.
+/// Reads the counters once.
+///
+/// The result is valid if `seq` is even and has not changed meanwhile.
 fn read_counters(cell: &StreamCell, pipe: RawFd) -> Result<Snapshot, LedgerError> {
     let raw_read = cell.raw_read.load(SeqCst);
     let next_to_read = cell.position.load();
     let is_posted = cell.command.load(SeqCst) == POSTED;
-    let (command_at, of_command) = (cell.command_at.load(SeqCst), cell.command_position.load());
+    let (command_at, commanded) = (cell.command_at.load(SeqCst), cell.command_position.load());
     let written = raw_read.wrapping_add(sys::unread(pipe)?);
     let is_command_pending = is_posted && command_at == written;
     Ok(Snapshot {
         written,
         position: if is_command_pending {
-            Some(of_command)
+            Some(commanded)
         } else {
             (raw_read == written).then_some(next_to_read)
         },
@@ -239,7 +242,7 @@ fn read_counters(cell: &StreamCell, pipe: RawFd) -> Result<Snapshot, LedgerError
     })
 }
 
-/// Polls until `attempt` returns a value, as long as the relay lives.
+/// Polls until `attempt` returns a value, the relay has died, or `timeout` has passed.
 fn wait<T>(
     pipe: RawFd,
     timeout: Option<Duration>,

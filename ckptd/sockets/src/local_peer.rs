@@ -14,20 +14,22 @@ use std::os::fd::{AsFd, OwnedFd};
 
 /// `SOCK_DIAG_BY_FAMILY`, the type of request and reply.
 const BY_FAMILY: u16 = 20;
-const REQUEST: u16 = 1;
+/// `NLM_F_REQUEST`, the flag of a request.
+const REQUEST_FLAG: u16 = 1;
 /// `struct nlmsghdr`, before each message.
-const HEADER: usize = 16;
+const HEADER_BYTES: usize = 16;
 /// `struct inet_diag_sockid`: ports, addresses, interface and cookie.
-const SOCKET_ID: usize = 48;
-/// Offset of the socket's identity in a request (`struct inet_diag_req_v2`) and in a reply
-/// (`struct inet_diag_msg`).
-const ID_IN_REQUEST: usize = HEADER + 8;
-const ID_IN_REPLY: usize = HEADER + 4;
-/// Offsets of the owner and of the inode in a reply.
+const SOCKET_ID_BYTES: usize = 48;
+/// Offset of the socket's identity in a request (`struct inet_diag_req_v2`).
+const ID_IN_REQUEST: usize = HEADER_BYTES + 8;
+/// Offset of the socket's identity in a reply (`struct inet_diag_msg`).
+const ID_IN_REPLY: usize = HEADER_BYTES + 4;
+/// Offset of the owner in a reply.
 ///
-/// A timer and the lengths of two queues lie between.
-const OWNER: usize = ID_IN_REPLY + SOCKET_ID + 12;
-const INODE: usize = OWNER + 4;
+/// The identity, a timer and the lengths of two queues precede the owner.
+const OWNER_OFFSET: usize = ID_IN_REPLY + SOCKET_ID_BYTES + 12;
+/// Offset of the inode in a reply.
+const INODE_OFFSET: usize = OWNER_OFFSET + 4;
 
 /// Returns true if the peer of a connection is another user of this host.
 ///
@@ -66,15 +68,15 @@ fn request(peer: SocketAddr, own: SocketAddr) -> Vec<u8> {
         SocketAddr::V4(_) => AddressFamily::INET,
         SocketAddr::V6(_) => AddressFamily::INET6,
     };
-    let mut bytes = vec![0; ID_IN_REQUEST + SOCKET_ID];
+    let mut bytes = vec![0; ID_IN_REQUEST + SOCKET_ID_BYTES];
     let length = bytes.len() as u32;
     bytes[..4].copy_from_slice(&length.to_ne_bytes());
     bytes[4..6].copy_from_slice(&BY_FAMILY.to_ne_bytes());
-    bytes[6..8].copy_from_slice(&REQUEST.to_ne_bytes());
-    bytes[HEADER] = family.as_raw() as u8;
-    bytes[HEADER + 1] = libc::IPPROTO_TCP as u8;
+    bytes[6..8].copy_from_slice(&REQUEST_FLAG.to_ne_bytes());
+    bytes[HEADER_BYTES] = family.as_raw() as u8;
+    bytes[HEADER_BYTES + 1] = libc::IPPROTO_TCP as u8;
     // Any state.
-    bytes[HEADER + 4..HEADER + 8].fill(0xff);
+    bytes[HEADER_BYTES + 4..HEADER_BYTES + 8].fill(0xff);
     let id = &mut bytes[ID_IN_REQUEST..];
     id[..2].copy_from_slice(&peer.port().to_be_bytes());
     id[2..4].copy_from_slice(&own.port().to_be_bytes());
@@ -97,9 +99,9 @@ fn owner_in(reply: &[u8], port: u16) -> Option<u32> {
     let read_u32 = |at: usize| Some(u32::from_ne_bytes(*reply.get(at..)?.first_chunk()?));
     let is_for_port = reply.get(4..6)? == BY_FAMILY.to_ne_bytes()
         && reply.get(ID_IN_REPLY..ID_IN_REPLY + 2)? == port.to_be_bytes();
-    // A socket without an inode is closed, and has lost its owner.
-    let is_open = read_u32(INODE)? != 0;
-    (is_for_port && is_open).then_some(read_u32(OWNER)?)
+    // A socket without an inode is closed: the owner in its reply has no meaning.
+    let is_open = read_u32(INODE_OFFSET)? != 0;
+    (is_for_port && is_open).then_some(read_u32(OWNER_OFFSET)?)
 }
 
 #[cfg(test)]
@@ -146,15 +148,15 @@ mod tests {
 
     #[test]
     fn a_reply_about_anything_else_is_ignored() {
-        let mut reply = vec![0; INODE + 4];
+        let mut reply = vec![0; INODE_OFFSET + 4];
         reply[4..6].copy_from_slice(&BY_FAMILY.to_ne_bytes());
         reply[ID_IN_REPLY..ID_IN_REPLY + 2].copy_from_slice(&7u16.to_be_bytes());
-        reply[OWNER..OWNER + 4].copy_from_slice(&5u32.to_ne_bytes());
+        reply[OWNER_OFFSET..OWNER_OFFSET + 4].copy_from_slice(&5u32.to_ne_bytes());
         assert_eq!(owner_in(&reply, 7), None, "no inode");
-        reply[INODE] = 1;
+        reply[INODE_OFFSET] = 1;
         assert_eq!(owner_in(&reply, 7), Some(5));
         assert_eq!(owner_in(&reply, 8), None);
-        assert_eq!(owner_in(&reply[..INODE], 7), None);
+        assert_eq!(owner_in(&reply[..INODE_OFFSET], 7), None);
         reply[4] = 2;
         assert_eq!(owner_in(&reply, 7), None, "an error");
     }

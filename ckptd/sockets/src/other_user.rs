@@ -5,7 +5,8 @@ use std::process::{Child, Command, Stdio};
 
 /// Connects to a port of this host as another user; only root can do so.
 ///
-/// The process exits as soon as its connection is closed.
+/// Returns the connected process, which exits as soon as its connection is closed; `None` if this
+/// user is not root.
 pub fn connect_as_another_user(port: u16) -> Option<Child> {
     if !rustix::process::geteuid().is_root() {
         println!("not root: the attack of another user is not tried");
@@ -22,7 +23,7 @@ pub fn connect_as_another_user(port: u16) -> Option<Child> {
     Some(command.spawn().expect("bash(1) is there"))
 }
 
-/// Returns true if a process exits within a second; it is ended in any case.
+/// Returns true if a process exits within a second; otherwise kills the process.
 pub fn exits_soon(mut process: Child) -> bool {
     for _ in 0..100 {
         if process.try_wait().is_ok_and(|status| status.is_some()) {

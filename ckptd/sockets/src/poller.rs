@@ -125,8 +125,9 @@ impl<T: AsFd> Source<T> {
             // A registered descriptor reports its end regardless of the interest.
             epoll.delete(&self.inner)?;
         } else if self.interest == Interest::NONE {
-            // SAFETY: `drop` deletes the registration before `inner` is dropped. If `inner` was
-            // replaced, epoll(7) keeps no number that could be another descriptor's.
+            // SAFETY: the descriptor stays open while it is registered: `drop` deletes the
+            // registration before `inner` is dropped, and `get_mut` requires that the owner keeps
+            // the descriptor.
             unsafe { epoll.add_with_mode(&self.inner.as_fd(), event, PollMode::Level)? };
         } else {
             epoll.modify_with_mode(&self.inner, event, PollMode::Level)?;

@@ -57,7 +57,7 @@ pub struct GuardedProcess {
     is_group: bool,
     forwarding: SignalForwarding,
     registrations: Vec<Registered>,
-    /// Worker whose replicas are in these files.
+    /// Replica store of the process, and the worker for whose replacement the store is.
     store: Option<(Worker, Vec<OwnedFd>)>,
     adopted_from: Option<ProcessNumber>,
     /// End of the process, once its exit status was collected.
@@ -71,7 +71,8 @@ pub struct GuardedProcess {
 impl GuardedProcess {
     /// Returns the state of a process that has just been started.
     ///
-    /// `pidfd` becomes readable at its end; `is_group` if the process leads a process group.
+    /// `pidfd` becomes readable when the process ends; `is_group` is true if the process leads a
+    /// process group.
     pub fn new(
         number: ProcessNumber,
         child: Child,
@@ -113,9 +114,9 @@ impl GuardedProcess {
         for page in pages() {
             let _ = self.forwarding.passed.write_to(page);
         }
-        let is_recorded = matches!(self.forwarding.to, SignalTargets::All)
+        let is_target = matches!(self.forwarding.to, SignalTargets::All)
             || pages().any(passed_signals::has_run);
-        if is_recorded || !REPEATED_SIGNALS.contains(&signal.as_raw()) {
+        if is_target || !REPEATED_SIGNALS.contains(&signal.as_raw()) {
             self.signal(signal);
         }
     }
@@ -127,7 +128,7 @@ impl GuardedProcess {
         self.ending.is_some() || self.child.try_wait().is_ok_and(|status| status.is_some())
     }
 
-    /// Gives a process that registers a connection to the manager.
+    /// Registers a process: gives the process a connection to the manager.
     ///
     /// Returns the message for the manager, with duplicates of the descriptors.
     ///

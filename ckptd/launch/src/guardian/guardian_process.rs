@@ -36,7 +36,7 @@ use understudy_wire::line::{
 };
 
 /// Signals that a launcher forwards to its processes.
-const FORWARDED: [i32; 8] = [
+const FORWARDED_SIGNALS: [i32; 8] = [
     libc::SIGHUP,
     libc::SIGINT,
     libc::SIGTERM,
@@ -49,10 +49,10 @@ const FORWARDED: [i32; 8] = [
 
 /// Forwarded signals that end a process by default.
 ///
-/// Before a process was started, they end the job.
-const TERMINATING: [i32; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGTERM, libc::SIGQUIT];
+/// Before a process was started, these signals end the job.
+const TERMINATING_SIGNALS: [i32; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGTERM, libc::SIGQUIT];
 
-/// Limit of managers that die in succession before all processes resume under one manager.
+/// Limit of managers that die in succession before a process resumes under one manager.
 const MAX_FRUITLESS_MANAGERS: u32 = 10;
 
 /// State of a guardian.
@@ -81,7 +81,7 @@ pub struct GuardianProcess {
     pub(super) managers: Vec<Child>,
     /// True if no other manager can replace the current manager.
     pub(super) is_last: bool,
-    /// Managers that have died since all processes last resumed under one manager.
+    /// Managers that have died since a process of this node has last resumed the program.
     pub(super) fruitless_managers: u32,
     pub(super) processes: Arc<Mutex<Vec<GuardedProcess>>>,
     /// True if a process was started.
@@ -104,7 +104,7 @@ pub fn run(program: Program) -> Result<i32, Error> {
     // The processes of the program read the settings too, and report errors in the settings.
     let config = Config::read(|name| std::env::var(name).ok()).ok();
     let spares = config.as_ref().map_or(1, |config| config.spares);
-    // With a daemon, its limit applies, and it is asked for spares at the end of a recovery.
+    // With a daemon, the workers request spares at the end of a recovery, within its limit.
     let replenishes = config.is_some_and(|config| config.replenish && config.daemon.is_none());
     let Some(workers) = position
         .size
@@ -176,7 +176,8 @@ impl GuardianProcess {
     }
 
     fn forward_signals(&self) -> Result<(), Error> {
-        let mut signals = Signals::new(FORWARDED).map_err(Error::system("a signal handler"))?;
+        let mut signals =
+            Signals::new(FORWARDED_SIGNALS).map_err(Error::system("a signal handler"))?;
         let (processes, passed) = (Arc::clone(&self.processes), Arc::clone(&self.passed));
         let (line, rank) = (Arc::clone(&self.output_end_sender), self.position.rank);
         spawn_thread(move || {
@@ -189,7 +190,7 @@ impl GuardianProcess {
                 let processes = processes.lock();
                 passed.note(number);
                 processes.iter().for_each(|process| process.pass(signal));
-                if processes.is_empty() && TERMINATING.contains(&number) {
+                if processes.is_empty() && TERMINATING_SIGNALS.contains(&number) {
                     let _ = line.send(&ProcessEnd::Killed {
                         number: ProcessNumber(rank.0),
                         signal: signal.as_raw(),

@@ -11,7 +11,7 @@ use understudy_sockets::{Poller, Source};
 use understudy_wire::io::Interest;
 use understudy_wire::line::{Hello, Line, LineListener, LineSocket, ToGuardian};
 
-/// Time for another guardian to start the manager.
+/// Time for another guardian to start the manager, or for the manager to disconnect.
 const MANAGER_TIMEOUT: Duration = Duration::from_secs(2);
 /// Interval of attempts to connect to a manager that another guardian starts.
 const ATTEMPT_PERIOD: Duration = Duration::from_millis(20);
@@ -59,8 +59,8 @@ impl GuardianSockets {
 ///
 /// # Errors
 /// Errors of epoll_ctl(2).
-pub fn register<T: AsFd>(poller: &Poller, of: T) -> Result<Source<T>, Error> {
-    Source::new(poller.registry(), of, Interest::READ).map_err(Error::system("epoll_ctl"))
+pub fn register<T: AsFd>(poller: &Poller, descriptor: T) -> Result<Source<T>, Error> {
+    Source::new(poller.registry(), descriptor, Interest::READ).map_err(Error::system("epoll_ctl"))
 }
 
 /// Reports to the job's manager that this guardian has failed before it has joined.

@@ -30,7 +30,7 @@ use understudy_wire::line::{
 };
 
 /// Number of bytes that are read ahead of the pipe.
-const AHEAD: usize = 1 << 16;
+const READ_AHEAD_BYTES: usize = 1 << 16;
 /// Poll interval for a terminal while this process is not in its foreground group.
 const BACKGROUND_POLL: Duration = Duration::from_millis(200);
 /// Time limit for the relay's reply.
@@ -163,8 +163,8 @@ impl Relay {
         let page = memfd_create("understudy-input-page", MemfdFlags::CLOEXEC)?;
         ftruncate(&page, PAGE_BYTES as u64)?;
         let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: this is a new mapping of a file of that length; it is never unmapped, and its
-        // fields are atomic.
+        // SAFETY: the mapping is new, as long as its file, and never unmapped. The fields of an
+        // `InputPage` are atomic, so that other processes may change them.
         let positions = unsafe {
             let mapped = mmap(
                 std::ptr::null_mut(),
@@ -185,7 +185,7 @@ impl Relay {
             is_terminal: isatty(source),
             spool: Spool::new(&std::env::temp_dir())?,
             pipe: Pipe::new(registry)?,
-            ahead: Outbox::new(2 * AHEAD),
+            ahead: Outbox::new(2 * READ_AHEAD_BYTES),
             fed: 0,
             page,
             positions,
@@ -239,7 +239,7 @@ impl Relay {
     }
 
     fn wants_more(&self) -> bool {
-        self.ahead.len() < AHEAD
+        self.ahead.len() < READ_AHEAD_BYTES
     }
 
     /// True if reading would stop this process (termios(3), SIGTTIN).
@@ -304,17 +304,18 @@ impl Relay {
         Ok(())
     }
 
-    /// Closes the write end so that the reader finds the end of the input.
+    /// Closes the write end everywhere, so that the reader finds the end of the input.
     fn end_pipe(&mut self) {
         if self.pipe.writer.take().is_some() {
-            // A process that has ended meanwhile has closed its write end.
-            let is_there = |line: &Source<Line>| line.send(&InputReply::Ended).is_ok();
-            self.lines.retain(is_there);
+            // Processes have duplicates of the write end and must close them, too. A process that
+            // cannot be notified has ended, so that its duplicate is closed.
+            let is_notified = |line: &Source<Line>| line.send(&InputReply::Ended).is_ok();
+            self.lines.retain(is_notified);
         }
     }
 
     fn fill_from_spool(&mut self) -> io::Result<()> {
-        let mut bytes = vec![0; AHEAD.saturating_sub(self.ahead.len())];
+        let mut bytes = vec![0; READ_AHEAD_BYTES.saturating_sub(self.ahead.len())];
         if !bytes.is_empty() {
             let length = self.spool.read_at(self.next(), &mut bytes)?;
             self.read_ahead(&bytes[..length]);
@@ -331,7 +332,7 @@ impl Relay {
 
     fn fill_from_source(&mut self) {
         let Some(source) = &self.source else { return };
-        let mut bytes = vec![0; AHEAD];
+        let mut bytes = vec![0; READ_AHEAD_BYTES];
         let length = match read(source, &mut *bytes) {
             Err(Errno::INTR | Errno::AGAIN) => return,
             // Reading fails after a terminal or a connection was closed.
@@ -345,14 +346,15 @@ impl Relay {
         if let Err(error) = self.spool.append(&bytes[..length]) {
             print_message(message::input_not_kept(error));
         }
-        // A job that was restarted from disk has already read the input before the position.
+        // In a job that was restarted from disk, the pipe begins behind input that the program has
+        // read before the restart.
         let skipped = self.next().saturating_sub(begin).min(length as u64) as usize;
         self.read_ahead(&bytes[skipped..length]);
     }
 
     /// Queues bytes behind the input that has been read ahead.
     fn read_ahead(&mut self, bytes: &[u8]) {
-        // Fewer than AHEAD bytes are queued, and no more than AHEAD bytes are read at once.
+        // Fewer than `READ_AHEAD_BYTES` are queued before, and at most as many are read at once.
         self.ahead.push(bytes).expect("the outbox has room");
     }
 

@@ -86,7 +86,7 @@ impl Spool {
             .read_at(bytes, position)
     }
 
-    /// Releases the input before `position`.
+    /// Releases the input before `position`, at least [`MIN_RELEASE_BYTES`] at once.
     pub fn release(&mut self, position: u64) {
         let position = position.min(self.end);
         if position < self.kept + MIN_RELEASE_BYTES {

@@ -323,10 +323,10 @@ mod tests {
 
     #[test]
     fn slurm_lists_the_ranks_of_all_nodes() {
-        let of = |text| [0, 1, 2, 3].map(|node| ranks_of(text, node));
-        assert_eq!(of("2(x2),1"), [Some(2), Some(2), Some(1), None]);
-        assert_eq!(of("3"), [Some(3), None, None, None]);
-        assert_eq!(of("1,4(x3)"), [Some(1), Some(4), Some(4), Some(4)]);
-        assert_eq!(of("some"), [None; 4]);
+        let counts = |text| [0, 1, 2, 3].map(|node| ranks_of(text, node));
+        assert_eq!(counts("2(x2),1"), [Some(2), Some(2), Some(1), None]);
+        assert_eq!(counts("3"), [Some(3), None, None, None]);
+        assert_eq!(counts("1,4(x3)"), [Some(1), Some(4), Some(4), Some(4)]);
+        assert_eq!(counts("some"), [None; 4]);
     }
 }

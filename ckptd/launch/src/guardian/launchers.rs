@@ -3,7 +3,7 @@
 //! The preload library includes this file.
 
 /// Source of a job's name.
-#[allow(dead_code, reason = "ckptd and the face read what they need")]
+#[allow(dead_code, reason = "ckptd and the preload library read only a part")]
 #[derive(Clone, Copy, Debug)]
 pub enum JobName {
     /// A variable contains the name.
@@ -24,7 +24,7 @@ pub enum AddressService {
 }
 
 /// The variables of a launcher.
-#[allow(dead_code, reason = "ckptd and the face read what they need")]
+#[allow(dead_code, reason = "ckptd and the preload library read only a part")]
 #[derive(Clone, Copy, Debug)]
 pub struct Launcher {
     pub job: JobName,

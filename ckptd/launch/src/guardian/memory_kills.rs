@@ -19,7 +19,7 @@ use understudy_wire::line::{Killer, ProcessEnd};
 ///
 /// A kill counts as the cause of a death for at least this time, and at most twice this time.
 /// A process with much memory takes a while to end after its kill.
-const RECENT: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Counter of the kills in the control group of a guardian and its processes.
 pub struct MemoryKills {
@@ -65,12 +65,12 @@ impl MemoryKills {
     pub fn poll(&self) -> Option<Duration> {
         let groups = self.groups.as_ref()?;
         let age = self.last_poll.get().elapsed();
-        if age < RECENT {
-            return Some(RECENT - age);
+        if age < POLL_INTERVAL {
+            return Some(POLL_INTERVAL - age);
         }
         self.counts.set(self.counts.get().polled(groups.kills()));
         self.last_poll.set(Instant::now());
-        Some(RECENT)
+        Some(POLL_INTERVAL)
     }
 
     /// Records that the guardian kills this process itself.

@@ -79,7 +79,8 @@ impl GuardianProcess {
         }
         command.stdin(self.input.for_process(number)?);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        // A process that reads a terminal must be in its foreground group (termios(3), tcsetpgrp).
+        // A process that reads a terminal must be in the terminal's foreground group (termios(3),
+        // tcsetpgrp).
         let is_group = !io::stdin().is_terminal();
         if is_group {
             command.process_group(0);

@@ -31,15 +31,15 @@ use understudy_wire::line::{ChildStart, ChildState};
 /// Position up to which the streams of each name and descriptor were passed on.
 type ForwardedPositions = Arc<Mutex<BTreeMap<(String, i32), Position>>>;
 
-/// Time for which written output may stay open when its processes have ended.
+/// Time limit for the end of streams whose bytes have been written.
 ///
-/// A process that they have left behind may hold it open.
+/// The processes have ended, but a process that they have left behind may keep a stream open.
 const OPEN_OUTPUT_TIMEOUT: Duration = Duration::from_secs(1);
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 /// Number of bytes that are passed on at once.
-const BUFFER: usize = 1 << 16;
+const BUFFER_BYTES: usize = 1 << 16;
 /// Greatest capacity of a pipe without privilege (pipe(7)).
-const MAX_PIPE: usize = 1 << 20;
+const MAX_PIPE_BYTES: usize = 1 << 20;
 
 /// A spawned process that was not found to have ended.
 struct Running {
@@ -71,7 +71,7 @@ impl Stream {
         let is_empty = ioctl_fionread(&self.from).map_or(true, |length| length == 0);
         let is_idle = is_empty && !self.progress.is_busy.load(Ordering::Acquire);
         // A process that was left behind may print without end.
-        let capacity = fcntl_getpipe_size(&self.from).unwrap_or(MAX_PIPE) + BUFFER;
+        let capacity = fcntl_getpipe_size(&self.from).unwrap_or(MAX_PIPE_BYTES) + BUFFER_BYTES;
         let since = self.written() - before;
         is_idle || self.thread.is_finished() || since >= capacity as u64
     }
@@ -107,8 +107,8 @@ impl SpawnedChildren {
                 ChildState::Started
             }
             Err((file, error)) => {
-                log::info!("child {id}: {file}: {error}");
-                let why = format!("{file}: {error}");
+                let why = format!("{file} cannot be started: {error}");
+                log::info!("child {id}: {why}");
                 ChildState::NotStarted { why }
             }
         }
@@ -216,7 +216,7 @@ impl SpawnedChildren {
         let progress = Arc::new(Progress::default());
         let thread_progress = Arc::clone(&progress);
         let thread = std::thread::Builder::new().spawn(move || {
-            let (mut at, mut bytes) = (Position::START, [0; BUFFER]);
+            let (mut at, mut bytes) = (Position::START, [0; BUFFER_BYTES]);
             loop {
                 if !matches!(wait_ready(&from, Interest::READ, None), Ok(true)) {
                     continue;
@@ -306,7 +306,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     /// More bytes than a pipe and the thread can buffer.
-    const LENGTH: usize = 5 * BUFFER / 2;
+    const LENGTH: usize = 5 * BUFFER_BYTES / 2;
 
     #[test]
     fn nothing_is_lost_where_the_reader_is_slow() {

@@ -41,9 +41,8 @@ pub fn run_unprotected(
     set_parent_process_death_signal(None).map_err(|errno| Error::system("prctl")(errno.into()))?;
     let mut command = program.command();
     command.env("LD_PRELOAD", preloaded_besides());
-    Err(Error::system(program.file.display().to_string())(
-        command.exec(),
-    ))
+    let what = format!("the execution of {}", program.file.display());
+    Err(Error::system(what)(command.exec()))
 }
 
 /// Time for the first process of a node to print the reason.

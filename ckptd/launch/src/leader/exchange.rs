@@ -25,8 +25,8 @@ struct OpenRequest {
     origin: RequestOrigin,
     namespace: GenerationName,
     /// Nodes that have not answered yet.
-    from: BTreeSet<u32>,
-    /// Answer in the name of a node in `from` that is lost.
+    awaited: BTreeSet<u32>,
+    /// Answer in the name of a node in `awaited` that is lost.
     ///
     /// `None` if only that node could have answered the request, which then fails. Empty bytes if
     /// each node only confirms the request, and the confirmation of a lost node is not needed.
@@ -52,11 +52,11 @@ fn answer(origin: RequestOrigin, bytes: Option<Vec<u8>>) -> (u32, ServerOrder) {
 
 impl Exchange {
     /// Begins a generation; open requests of the previous generation are dropped.
-    pub fn begin(&mut self, generation: GenerationName, of_rank: Vec<u32>) {
+    pub fn begin(&mut self, generation: GenerationName, node_of_rank: Vec<u32>) {
         if let Some(before) = self.generation.replace(generation.clone()) {
             self.forget(&before);
         }
-        self.rank_nodes.insert(generation, of_rank);
+        self.rank_nodes.insert(generation, node_of_rank);
     }
 
     /// Registers a namespace of spawned processes, all of which are on `node`.
@@ -99,7 +99,7 @@ impl Exchange {
         &mut self,
         origin: RequestOrigin,
         namespace: GenerationName,
-        from: BTreeSet<u32>,
+        awaited: BTreeSet<u32>,
         answer_if_lost: Option<Vec<u8>>,
     ) -> u64 {
         self.last_id += 1;
@@ -108,7 +108,7 @@ impl Exchange {
             OpenRequest {
                 origin,
                 namespace,
-                from,
+                awaited,
                 answer_if_lost,
             },
         );
@@ -148,7 +148,7 @@ impl Exchange {
         let concerned: Vec<u64> = self
             .requests
             .iter()
-            .filter(|(_, request)| request.from.contains(&node))
+            .filter(|(_, request)| request.awaited.contains(&node))
             .map(|(&id, _)| id)
             .collect();
         for id in concerned {
@@ -240,6 +240,8 @@ impl Exchange {
     }
 
     /// Handles the answer of a node; the last answer is forwarded.
+    ///
+    /// An answer without data is forwarded at once.
     pub fn answer(
         &mut self,
         node: u32,
@@ -247,8 +249,8 @@ impl Exchange {
         bytes: Option<Vec<u8>>,
     ) -> Option<(u32, ServerOrder)> {
         let request = self.requests.get_mut(&id)?;
-        request.from.remove(&node);
-        if bytes.is_some() && !request.from.is_empty() {
+        request.awaited.remove(&node);
+        if bytes.is_some() && !request.awaited.is_empty() {
             return None;
         }
         let origin = request.origin;
@@ -273,7 +275,7 @@ mod tests {
     fn fence(members: &[(&GenerationName, &[u32])]) -> FenceId {
         let members = members
             .iter()
-            .map(|&(name, namespace)| (name.clone(), ranks(namespace)));
+            .map(|&(name, numbers)| (name.clone(), ranks(numbers)));
         FenceId {
             purpose: Purpose::Exchange,
             members: members.collect(),
@@ -290,9 +292,9 @@ mod tests {
         SpawnedNamespace { name, size, host }
     }
 
-    fn begun(generation: u32, of_rank: &[u32]) -> Exchange {
+    fn begun(generation: u32, node_of_rank: &[u32]) -> Exchange {
         let mut exchange = Exchange::default();
-        exchange.begin(name(generation), of_rank.to_vec());
+        exchange.begin(name(generation), node_of_rank.to_vec());
         exchange
     }
 

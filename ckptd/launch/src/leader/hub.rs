@@ -1,10 +1,10 @@
 //! The leader's connections to the other nodes of its job.
 //!
 //! A node that was silent for [`SILENCE_TIMEOUT`] is lost. The leader returns a node's heartbeats.
-//! A node that has received none for [`LEASE_TIMEOUT`](crate::messages::LEASE_TIMEOUT), which is
-//! shorter, kills its ranks. So two halves of a job never run at the same time, provided that the
-//! manager of a node runs at least once a second. After these limits, both sides wait for
-//! `DOUBT_TIMEOUT` (`crate::messages`) more, measured in time in which they run.
+//! A node to which no heartbeat was returned for [`LEASE_TIMEOUT`](crate::messages::LEASE_TIMEOUT),
+//! which is shorter, kills its processes. So two halves of a job never run at the same time,
+//! provided that the manager of a node runs at least once a second. After these limits, both sides
+//! wait for `DOUBT_TIMEOUT` (`crate::messages`) more, measured in time in which they run.
 
 use crate::messages::{Doubt, GREETING, Greeting, LeaderToNode, Link, NodeToLeader, Order, Report};
 use std::collections::{BTreeMap, VecDeque};
@@ -32,7 +32,7 @@ pub enum NodeChange {
     /// The node has connected from the host with this name.
     Joined(String),
     Reported(Report),
-    /// A node has been silent for this time.
+    /// The node is lost: it was silent, or its connection had ended, for this time.
     Lost(Duration),
 }
 
@@ -337,18 +337,18 @@ mod tests {
             frame.extend((length as u32).to_le_bytes());
             frame.resize(HEAD_BYTES + length.min(MAX_UNAUTHENTICATED_BYTES) - 1, 0);
             peer.write_all(&frame).expect("sent");
-            let may_go_on = length == MAX_UNAUTHENTICATED_BYTES - HEAD_BYTES;
+            let is_within_limit = length == MAX_UNAUTHENTICATED_BYTES - HEAD_BYTES;
             for _ in 0..20 {
                 assert!(hub.attend().is_empty());
                 std::thread::sleep(Duration::from_millis(1));
             }
-            assert_eq!(is_closed(&peer), !may_go_on, "{length}");
-            let held = hub
+            assert_eq!(is_closed(&peer), !is_within_limit, "{length}");
+            let unread = hub
                 .unauthenticated
                 .iter_mut()
                 .map(|it| it.link.get_mut().unread())
                 .sum::<usize>();
-            assert!(held <= MAX_UNAUTHENTICATED_BYTES, "{held}");
+            assert!(unread <= MAX_UNAUTHENTICATED_BYTES, "{unread}");
         }
     }
 
@@ -433,6 +433,8 @@ mod tests {
         ));
     }
 
+    /// A node and its leader never pause; heartbeats are sent at their interval nevertheless.
+    ///
     /// Heartbeats that follow their answers at once would occupy both nodes.
     #[test]
     fn heartbeats_keep_their_interval() {
@@ -488,6 +490,6 @@ mod tests {
                 && silence < SILENCE_TIMEOUT + Duration::from_secs(1),
             "{silence:?}"
         );
-        assert!(hub.attend().is_empty(), "it has been heard a moment ago");
+        assert!(hub.attend().is_empty(), "the node has sent heartbeats");
     }
 }

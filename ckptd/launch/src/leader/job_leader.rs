@@ -23,7 +23,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 /// Number of the leader's own node.
 pub const OWN_NODE: u32 = 0;
-/// Limit of dead processes in a request for placement hints, because a message is short.
+/// Limit of dead processes in a request for placement hints, which must fit a message.
 const MAX_NAMED_FAILURES: usize = 1000;
 
 pub struct JobLeader {
@@ -49,7 +49,9 @@ pub struct JobLeader {
     spawned_status: i32,
     exchange: Exchange,
     orders: Vec<(u32, Order)>,
-    /// True if a node is missing and no guardian has joined.
+    /// True if the job has failed before any guardian has joined.
+    ///
+    /// A node was lost, or the job was given up.
     is_hopeless: bool,
 }
 
@@ -104,7 +106,7 @@ impl JobLeader {
         self.job.as_ref().is_some_and(Job::is_over)
     }
 
-    /// The job's exit status.
+    /// Returns the job's exit status; [`exit_status::RECOVERY_FAILED`] before its end.
     pub fn status(&self) -> i32 {
         match self
             .job
@@ -118,7 +120,7 @@ impl JobLeader {
         }
     }
 
-    /// Adds a node that has connected.
+    /// Adds a node that has connected; ends the job if two hosts have equal names.
     pub fn join(&mut self, node: u32, host: String) {
         if self.hosts.values().any(|other| *other == host) {
             self.give_up(&message::host_names_equal(&host).to_string());
@@ -133,8 +135,8 @@ impl JobLeader {
     pub fn lose(&mut self, node: u32, silence: Duration) -> bool {
         self.lost.insert(node);
         let host = self.hosts.remove(&node);
-        let had_guardians = self.guardians.values().any(|namespace| *namespace == node);
-        self.guardians.retain(|_, namespace| *namespace != node);
+        let had_guardians = self.guardians.values().any(|home| *home == node);
+        self.guardians.retain(|_, home| *home != node);
         self.is_hopeless |= self.job.is_none();
         if had_guardians && !self.is_over() {
             print_message(message::host_lost(host.unwrap_or_default()));
@@ -278,12 +280,12 @@ impl JobLeader {
 
     /// Returns the failure domain of a node; `None` if its host is not listed.
     ///
-    /// The ranks report that the file cannot be read.
+    /// Also `None` if the file cannot be read, which the ranks report.
     fn domain_of(&mut self, node: u32) -> Option<Domain> {
         let name =
             domain_of_host(self.file_of_domains.as_ref()?, self.hosts.get(&node)?).ok()??;
-        let history = self.domains.iter().position(|other| *other == name);
-        let number = history.unwrap_or_else(|| {
+        let listed = self.domains.iter().position(|other| *other == name);
+        let number = listed.unwrap_or_else(|| {
             self.domains.push(name);
             self.domains.len() - 1
         });

@@ -19,9 +19,9 @@ impl NodeState {
 
     /// Returns the time to the next poll while processes wait for the first generation.
     pub(super) fn bypass_limit(&self) -> Option<Duration> {
-        let is_anyone_waiting = !(self.waiting.is_empty() && self.processes.is_empty());
+        let has_processes = !(self.waiting.is_empty() && self.processes.is_empty());
         let may_wait_in_vain =
-            is_anyone_waiting && self.last_generation.is_none() && !self.has_given_up;
+            has_processes && self.last_generation.is_none() && !self.has_given_up;
         may_wait_in_vain.then_some(POLL_INTERVAL)
     }
 

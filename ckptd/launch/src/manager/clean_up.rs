@@ -10,7 +10,7 @@ use std::time::Duration;
 use understudy_catalogue::message;
 use understudy_wire::line::ToGuardian;
 
-/// Time that the servers of the MPI library have to end.
+/// Time limit for the end of the MPI library's servers.
 const SERVERS_LIMIT: Duration = Duration::from_secs(2);
 
 impl NodeState {

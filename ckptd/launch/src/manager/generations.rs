@@ -20,8 +20,9 @@ use understudy_numbers::{Generation, ProcessNumber, Rank};
 use understudy_pmi::{Answer, GenerationName, MpiLibrary, Namespace, Placement, ServerSettings};
 use understudy_wire::line::ToProcess;
 
-/// Directories below the job's directory.
+/// Directory for session directories of the ranks, below the job's directory.
 pub(super) const SESSIONS: &str = "sessions";
+/// Directory for memory that ranks share, below the job's directory.
 pub(super) const SEGMENTS: &str = "segments";
 
 impl NodeState {
@@ -30,7 +31,7 @@ impl NodeState {
         let make_directory = |name: &str| -> Result<PathBuf, Error> {
             let path = self.directory.join(name);
             let made = DirBuilder::new().mode(0o700).recursive(true).create(&path);
-            made.map_err(Error::system(path.display().to_string()))?;
+            made.map_err(Error::system(format!("the directory {}", path.display())))?;
             Ok(path)
         };
         let settings = ServerSettings {
@@ -147,7 +148,7 @@ impl NodeState {
         let _ = self.servers.as_ref().map(|servers| servers.end(name));
     }
 
-    /// Returns the process of a rank in the last generation, if that has this name.
+    /// Returns the process of a rank, if the last generation has this name.
     pub(super) fn process_of(
         &self,
         generation: &GenerationName,

@@ -79,14 +79,16 @@ impl NodeState {
     /// Notifies spawned processes, so that they do not wait for this process any more.
     pub(super) fn lose(&self, number: ProcessNumber) {
         if let (Some(servers), Some(begun)) = (&self.servers, &self.last_generation)
-            && let Some(at) = begun.ranks.iter().position(|&of| of == number)
+            && let Some(at) = begun.ranks.iter().position(|&process| process == number)
         {
             servers.lose(&begun.name, Rank(at as u32));
         }
     }
 
-    /// Interprets a guardian's report; returns the ended process with its status as wait(2) returns
-    /// it.
+    /// Interprets a guardian's report of an end.
+    ///
+    /// Returns the report for the leader, and the process that has ended with its status as wait(2)
+    /// returns it.
     pub(super) fn interpret_end(
         &self,
         message: ProcessEnd,
@@ -98,10 +100,10 @@ impl NodeState {
                 status,
                 pid,
             } => {
-                let rank = self.processes.get(&number).map(Process::pid);
+                let rank_pid = self.processes.get(&number).map(Process::pid);
                 match status {
                     // A shell has started the rank and exits with the rank's status (POSIX, 2.8.2).
-                    129..192 if rank.is_some_and(|rank| rank != pid) => {
+                    129..192 if rank_pid.is_some_and(|rank_pid| rank_pid != pid) => {
                         (number, status - 128, Killer::Unknown)
                     }
                     _ => return (message, Some((number, status << 8))),
@@ -112,7 +114,8 @@ impl NodeState {
         if by == Killer::OutOfMemory {
             report_memory_kill(number);
         }
-        // Without understudy a process cannot be replaced.
+        // Without understudy a process cannot be replaced: the job ends, as after a signal of the
+        // launcher.
         let by = if self.is_bypassed() {
             Killer::Launcher
         } else {
@@ -122,7 +125,9 @@ impl NodeState {
         (killed, Some((number, signal)))
     }
 
-    /// Makes the guardian of a process kill it.
+    /// Orders the guardians of this node to kill a process.
+    ///
+    /// The order has an effect at the guardian that has started the process.
     pub(super) fn kill(&self, number: ProcessNumber) {
         let kill = ToGuardian::Kill { number };
         self.guardians

@@ -1,4 +1,4 @@
-//! Interruption of processes inside their MPI library, and scripts whose rank has died.
+//! Interruption of processes for a new generation, and end of scripts whose rank has died.
 
 use super::node::NodeState;
 use super::process::Process;
@@ -32,6 +32,8 @@ impl NodeState {
     }
 
     /// Interrupts late processes inside their MPI library, and after a while outside of it.
+    ///
+    /// A process that does not leave its MPI library for [`STUCK_TIMEOUT`] is killed.
     pub(super) fn interrupt(&mut self) {
         let Some((_, since)) = self.announced else {
             return;

@@ -23,7 +23,7 @@ use understudy_sockets::{RETRY, Registry, Source};
 use understudy_wire::io::Interest;
 use understudy_wire::line::LineListener;
 
-/// Time for sending the last messages to other nodes.
+/// Time for the last messages, and for the exit of guardians of an abandoned node.
 const LAST_MESSAGES_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Manages the job with this directory until its guardians have exited; returns the status.
@@ -31,7 +31,7 @@ const LAST_MESSAGES_TIMEOUT: Duration = Duration::from_secs(1);
 /// Standard input contains the manager's duty if `has_duty`.
 ///
 /// # Errors
-/// Errors of creating the poller or of reading the duty; the leader cannot be reached.
+/// Fails if the poller, a pipe or a socket cannot be used, or if the leader cannot be reached.
 pub fn manage(listener: LineListener, directory: &Path, has_duty: bool) -> Result<i32, Error> {
     maximise_descriptor_limit();
     let mut node = NodeState::new(listener, directory, has_duty)?;
@@ -86,7 +86,9 @@ fn lead_alone(node: &mut NodeState) -> Result<i32, Error> {
     Ok(leader.status())
 }
 
-/// Returns the file of UNDERSTUDY_DOMAIN; guardians report errors in the settings.
+/// Returns the file of UNDERSTUDY_DOMAIN.
+///
+/// `None` if a setting is wrong, which the processes of the program report.
 fn file_of_domains() -> Option<PathBuf> {
     Config::read(|name| std::env::var(name).ok()).ok()?.domains
 }
@@ -203,14 +205,14 @@ fn follow(
             .into_iter()
             .for_each(|report| leader.send(report));
         had_guardians |= !node.is_deserted();
-        let starter_has_gone = || {
+        let exit_of_starter = || {
             ready
                 .contains(&starter_pipe)
-                .then(|| "the process that has started its manager has exited".to_owned())
+                .then(|| "the process that has started their process manager has exited".to_owned())
         };
         if let (false, Some(why)) = (
             node.is_over(),
-            leader.lost_reason().or_else(starter_has_gone),
+            leader.lost_reason().or_else(exit_of_starter),
         ) {
             print_message(message::node_ends(node.host(), why));
             let _ = leader.watch(false).and(watch(&mut starter_pipe, false));
@@ -227,7 +229,7 @@ fn follow(
     Ok(0)
 }
 
-/// Ends all processes of this node.
+/// Ends all processes of this node, and waits a while for the guardians to exit.
 fn abandon_node(node: &mut NodeState) {
     let began = Instant::now();
     node.abandon_node(exit_status::RECOVERY_FAILED);

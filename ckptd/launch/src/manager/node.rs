@@ -22,12 +22,14 @@ use understudy_sockets::{Poller, Registry, Source};
 use understudy_wire::io::Interest;
 use understudy_wire::line::{Line, LineListener};
 
-/// Replica store that a process has handed over.
+/// Replica store that a process has handed over or adopted.
 pub(super) struct ReplicaStore {
-    /// Worker whose replicas the files contain.
+    /// Worker for whose replacement the files are.
+    ///
+    /// The files contain its replica and those that it stores for other workers.
     pub(super) worker: Worker,
     pub(super) files: Vec<OwnedFd>,
-    /// Status of the process as wait(2) returns it; SIGKILL until it has ended.
+    /// Status of the process as wait(2) returns it; SIGKILL until the process has ended.
     pub(super) status: i32,
 }
 
@@ -58,6 +60,7 @@ pub struct NodeState {
     pub(super) is_last: bool,
     /// Guardian of each process; the keys of the following maps are processes, too.
     pub(super) homes: BTreeMap<ProcessNumber, Guardian>,
+    /// Processes that have registered and wait for their admission.
     pub(super) waiting: BTreeMap<ProcessNumber, RegisteredProcess>,
     /// Next programs of scripts that have registered too early; each waits to be killed.
     pub(super) early_programs: BTreeMap<ProcessNumber, RegisteredProcess>,
@@ -70,7 +73,7 @@ pub struct NodeState {
     pub(super) ended: BTreeSet<ProcessNumber>,
     /// Last generation in which a process has resumed the program.
     pub(super) last_resumed: Option<Generation>,
-    /// True if any process has ever resumed the program.
+    /// True if any process has ever resumed the current program of a script.
     pub(super) is_protected: bool,
     pub(super) last_generation: Option<BegunGeneration>,
     /// Processes that the program has spawned.
@@ -152,7 +155,7 @@ impl NodeState {
         self.is_over
     }
 
-    /// True if no guardian is connected, and no unidentified peer that may be a guardian.
+    /// True if no guardian, and no peer that may be a guardian, is connected.
     pub fn is_deserted(&self) -> bool {
         self.guardians.is_empty() && self.callers.is_empty()
     }

@@ -12,7 +12,9 @@ use understudy_wire::io::Interest;
 use understudy_wire::line::{Hello, ToGuardian, ToManager};
 
 impl NodeState {
-    /// Waits for an event, for a source of this node's registry, or for `limit`.
+    /// Waits for a source of this node's registry, at most for `limit`.
+    ///
+    /// The wait also ends when the node itself has something to do.
     pub fn wait(&mut self, limit: Option<Duration>) -> Ready {
         let is_led = self.takeover.is_led();
         let mut processes = self.processes.values_mut();
@@ -59,7 +61,8 @@ impl NodeState {
                     if self.guardians.contains_key(&rank)
                         || self.lost_guardians.contains(&rank) =>
                 {
-                    // Only its connection has failed, but it counts as dead.
+                    // The earlier connection of this guardian has failed or will fail: the guardian
+                    // counts as dead, although it lives.
                     let status = exit_status::RECOVERY_FAILED;
                     let _ = line.send(&ToGuardian::Leave { status });
                 }

@@ -22,7 +22,8 @@ impl NodeState {
             self.forget_program();
         } else if self.processes.contains_key(&number) || self.waiting.contains_key(&number) {
             // The earlier process of this number has died, and its script has continued with the
-            // next program. The two deaths count as one.
+            // next program. The deaths of the process and of the script, which is killed, count as
+            // one.
             self.early_programs.insert(number, caller);
             return self.kill(number);
         }
@@ -135,7 +136,8 @@ impl NodeState {
             ServerOrder::ReadBoards { id, workers } => self.read_boards(id, &workers),
             ServerOrder::Forget { name } => self.forget_namespace(&name),
             ServerOrder::Answer { id, bytes } => {
-                // Without bytes, or after the end of the generation, no answer is given.
+                // Without bytes the answer is dropped, so that the request fails. After the end of
+                // its generation a request is not open any more.
                 if let (Some((_, answer)), Some(bytes)) = (self.open_requests.remove(&id), bytes) {
                     answer.give(bytes);
                 }

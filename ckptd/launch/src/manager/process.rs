@@ -24,7 +24,7 @@ pub struct MappedPage {
 impl MappedPage {
     fn new(file: &OwnedFd) -> io::Result<MappedPage> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: this is a new mapping of a file of that length.
+        // SAFETY: a new mapping at an address that the kernel chooses affects no memory in use.
         let page = unsafe {
             mmap(
                 std::ptr::null_mut(),
@@ -39,12 +39,12 @@ impl MappedPage {
     }
 
     fn page(&self) -> &SharedPage {
-        // SAFETY: the page is mapped until `self` is dropped; it is long enough, and its fields are
-        // atomic.
+        // SAFETY: the page is mapped until `self` is dropped. The guardian has made its file
+        // `PAGE_BYTES` long, and its fields are atomic, so that other processes may change them.
         unsafe { &*self.page }
     }
 
-    /// True if the process was in a generation.
+    /// True if the process was or is about to be a rank of a generation.
     pub fn was_in_generation(&self) -> bool {
         self.page().has_taken_part.load(Ordering::Acquire) != 0
     }
@@ -68,7 +68,8 @@ impl MappedPage {
 
 impl Drop for MappedPage {
     fn drop(&mut self) {
-        // SAFETY: the address and the length are those of the mapping in `new`.
+        // SAFETY: the address and the length are those of the mapping in `new`, and no reference
+        // outlives `self`.
         let _ = unsafe { munmap(self.page.cast(), PAGE_BYTES) };
     }
 }

@@ -1,4 +1,4 @@
-//! Memory that ranks of a node share while `/dev/shm` is full.
+//! Directories for the memory that ranks of a node share, also while `/dev/shm` is full.
 //!
 //! MPI libraries keep this memory in files. Open MPI accepts any directory for the files, and
 //! aborts if the file system is full; MPICH accepts `/dev/shm` only.
@@ -15,15 +15,15 @@ use understudy_pmi::{GenerationName, Namespace};
 /// Room for a segment of Open MPI's `btl/sm`.
 ///
 /// The segment has 16 MiB, and the library demands a margin.
-const SEGMENT: u64 = 18 << 20;
+const SEGMENT_BYTES: u64 = 18 << 20;
 /// Bytes that a rank uses of its segment while it sends short messages.
-const USED: u64 = 256 << 10;
+const USED_BYTES: u64 = 256 << 10;
 
 /// Returns how many bytes are left in `/dev/shm`, if this many ranks need more.
 fn shortage(ranks: usize) -> Option<u64> {
     let file_system = rustix::fs::statvfs(SHARED_MEMORY_DIRECTORY).ok()?;
     let free = file_system.f_bavail * file_system.f_frsize;
-    (free < SEGMENT + USED * ranks as u64).then_some(free)
+    (free < SEGMENT_BYTES + USED_BYTES * ranks as u64).then_some(free)
 }
 
 /// Returns the directory of this user on a disk.
@@ -32,7 +32,7 @@ fn own_directory() -> PathBuf {
     std::env::temp_dir().join(format!("understudy-{user}"))
 }
 
-/// Returns the name of the job of a directory in `/dev/shm`.
+/// Returns the name of the job's directory that contains this directory in `/dev/shm`.
 fn job_of(in_memory: &Path) -> Option<&OsStr> {
     in_memory.parent()?.file_name()
 }
@@ -107,7 +107,7 @@ impl Drop for SegmentDirectories {
     }
 }
 
-/// Record of generations whose MPI library has aborted while `/dev/shm` was full.
+/// Record of the last generation whose MPI library has aborted while `/dev/shm` was full.
 #[derive(Default)]
 pub struct Aborts {
     last: Option<(GenerationName, Instant)>,
@@ -117,7 +117,10 @@ impl Aborts {
     /// Time within which aborts of two generations have the same cause.
     const TOGETHER: Duration = Duration::from_secs(60);
 
-    /// Records the abort of a rank; the second generation in succession proves the cause.
+    /// Records the abort of a rank; returns the cause if the cause is certain.
+    ///
+    /// A full `/dev/shm` is the certain cause if ranks of two generations have aborted within
+    /// [`Aborts::TOGETHER`].
     pub fn note(&mut self, generation: &GenerationName, ranks: usize) -> Option<String> {
         let free = shortage(ranks)?;
         let before = self.last.replace((generation.clone(), Instant::now()));

@@ -48,9 +48,10 @@ impl Deref for Servers {
     }
 }
 
-/// Removes the leftovers of a dead manager's generations on this node.
+/// Removes the leftovers of generations on this node that have no server any more.
 ///
-/// The job has no other node. `sessions` is the directory of [`ServerSettings`], `memory` that of
+/// MPICH's memory is removed as that of a job's first host (index 0), because a manager is replaced
+/// only in a job on one node. `sessions` is the directory of [`ServerSettings`], `memory` that of
 /// [`Servers::start`].
 pub fn remove_generations(sessions: &Path, memory: &Path) {
     let names = std::fs::read_dir(memory).into_iter().flatten().flatten();

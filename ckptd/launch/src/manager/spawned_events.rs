@@ -80,7 +80,7 @@ impl NodeState {
         }
     }
 
-    /// Handles the death of a guardian: its spawned processes are killed without a report.
+    /// Handles the death of a guardian: kills its spawned processes, whose ends it cannot report.
     pub(super) fn lose_children(&mut self, home: Guardian) {
         let all = self
             .children
@@ -101,8 +101,8 @@ impl NodeState {
     /// Fails the generation because a spawned process was killed.
     pub(super) fn fail_for_child(&mut self) {
         print_message(message::SPAWNED_PROCESS_KILLED);
-        // The worker that has spawned the child is among these processes, or has died, which fails
-        // the generation as well.
+        // A node without processes need not report: the worker that has spawned the child was on
+        // this node and has died, which fails the generation as well.
         let number = self.processes.keys().next().copied();
         let failed = number.zip(self.generation()).map(|(number, generation)| {
             let message = ToManager::Failed { generation };
@@ -113,7 +113,8 @@ impl NodeState {
 
     /// Ends the job with the status of a spawned process that has failed.
     ///
-    /// The job does not end if the process has failed because another one has died.
+    /// A process that has failed because another process has died does not end the job: its group
+    /// is stopped or rolled back before the time limit of the failure.
     pub(super) fn end_as_children(&mut self) {
         let now = Instant::now();
         let is_over = |group: &&mut SpawnedGroup| group.ends_job_at().is_some_and(|due| due <= now);
@@ -137,9 +138,9 @@ impl NodeState {
         self.reports.push(Report::Abort(status));
     }
 
-    /// Kills the processes of the job that wait in `MPI_Finalize` for connected children.
+    /// Kills all spawned processes, and the processes of the job that wait for them.
     ///
-    /// After the death of a child they would wait for ever.
+    /// After the death of a child, processes in `MPI_Finalize` would wait for ever.
     pub(super) fn kill_waiting_processes(&mut self) {
         self.children.kill_all();
         self.processes.values().for_each(Process::kill);
@@ -187,10 +188,10 @@ impl NodeState {
         self.end_groups(SpawnedGroup::is_rolled_back);
     }
 
-    /// Handles the rollback of a worker to a point after `time` spawn calls.
+    /// Handles the rollback of a worker to a point after `spawn_calls` spawn calls.
     ///
     /// Later groups are ended because the worker spawns them again. After a return to an older
-    /// checkpoint on disk these include permanent groups.
+    /// checkpoint on disk the later groups include permanent ones.
     pub(super) fn rolled_back(&mut self, worker: Worker, spawn_calls: u64) {
         self.children.make_permanent(worker, spawn_calls);
         self.end_groups(|group| group.spawn_call.0 == worker && group.spawn_call.1 > spawn_calls);
@@ -222,7 +223,9 @@ impl NodeState {
         }
     }
 
-    /// Returns the message for a guardian; the exit of a guardian waits for its children.
+    /// Returns the message for a guardian; `None` if its exit waits for spawned processes.
+    ///
+    /// The exit waits for all spawned processes of this node.
     pub(super) fn unless_children_run(
         &mut self,
         rank: Guardian,

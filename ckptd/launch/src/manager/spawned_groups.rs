@@ -4,10 +4,10 @@
 //!
 //! A worker reports when its spawned processes are *permanent*, that is, not rolled back with it
 //! any more, because a checkpoint after the spawn call was committed. Before that they are killed
-//! when a generation ends, and the worker spawns them again after its rollback. If one of them dies
-//! before it is permanent, the generation fails. A group is *captured* in between: a checkpoint
-//! after the spawn call was taken but not committed, so it is not known yet which of the two
-//! happens after a failure.
+//! when a generation ends, and the worker spawns them again after its rollback. If one of them is
+//! killed by a signal before it is permanent, the generation fails. A group is *captured* in
+//! between: a checkpoint after the spawn call was taken but not committed, so the group may become
+//! permanent or be rolled back.
 
 use rustix::process::{Signal, pidfd_send_signal};
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ use understudy_wire::line::{ChildProgram, ToGuardian};
 /// A spawned process.
 pub struct SpawnedChild {
     pub(super) id: u64,
-    /// Guardian that was to start the process, and that reports its end.
+    /// Guardian that was ordered to start the process, and that reports its end.
     pub(super) home: Guardian,
     /// Set when the process has been started.
     pub(super) pidfd: Option<OwnedFd>,
@@ -55,6 +55,7 @@ pub struct SpawnedGroup {
     /// Programs of the processes, until they are started.
     pub(super) programs: Vec<ChildProgram>,
     pub(super) children: Vec<SpawnedChild>,
+    /// Answer to the spawn call, until all processes are started or the group is killed.
     pub(super) answer: Option<Answer>,
     pub(super) is_permanent: bool,
     /// True if the group will be permanent when the current cut is committed.
@@ -64,11 +65,14 @@ pub struct SpawnedGroup {
     /// The processes continue or are spawned again in that generation.
     pub(super) is_stopped: bool,
     pub(super) is_killed: bool,
-    /// Time and status of a process that has failed or aborted by itself.
+    /// Time and status of the first failure that ends the job unless a rollback follows.
     pub(super) failure: Option<(Instant, i32)>,
 }
 
-/// Time in which the death is detected because of which a child has aborted.
+/// Time after which a failure of a child ends the job.
+///
+/// A child may have aborted because another process has died; such a death is detected within this
+/// time.
 pub const DETECTION_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl SpawnedGroup {
@@ -134,7 +138,7 @@ impl SpawnedGroups {
     }
 
     /// Returns the groups of a worker up to this spawn call.
-    pub(super) fn until(
+    pub(super) fn groups_until(
         &mut self,
         worker: Worker,
         spawn_calls: u64,
@@ -146,12 +150,12 @@ impl SpawnedGroups {
     }
 
     pub fn capture(&mut self, worker: Worker, spawn_calls: u64) {
-        self.until(worker, spawn_calls)
+        self.groups_until(worker, spawn_calls)
             .for_each(|group| group.is_captured = true);
     }
 
     pub fn make_permanent(&mut self, worker: Worker, spawn_calls: u64) {
-        self.until(worker, spawn_calls)
+        self.groups_until(worker, spawn_calls)
             .for_each(SpawnedGroup::make_permanent);
     }
 
@@ -213,10 +217,10 @@ impl SpawnedGroups {
     /// Stops the processes of groups that are not permanent, because a generation was announced.
     ///
     /// Workers that have not left the current generation report which groups are spawned again.
-    /// Until then nothing of these groups may reach them.
+    /// Until then nothing of these groups may reach the workers. A group that is rolled back and
+    /// whose spawn call waits for an answer is killed, so that the call fails.
     pub fn stop_temporary(&mut self) {
         for group in self.groups.iter_mut().filter(|group| !group.is_permanent) {
-            // The worker may still wait for an answer.
             match group.is_rolled_back() && group.answer.is_some() {
                 true => group.kill(),
                 false => {

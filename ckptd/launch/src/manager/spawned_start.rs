@@ -33,7 +33,9 @@ impl NodeState {
         }
     }
 
-    /// Returns the worker of a spawn call, its number, and the group's name.
+    /// Returns the worker and the number of a spawn call, and the new group's label.
+    ///
+    /// `None` if the worker has not announced the call, or the caller's group was killed.
     pub(super) fn origin(
         &mut self,
         caller: &GenerationName,
@@ -124,12 +126,12 @@ impl NodeState {
         Ok(())
     }
 
-    /// Starts the children after all nodes have registered them; kills the group if they cannot.
-    pub(super) fn start_children(&mut self, name: &GenerationName, are_known: bool) {
+    /// Starts a group's children; kills the group if a node has not registered them.
+    pub(super) fn start_children(&mut self, name: &GenerationName, are_registered: bool) {
         let Some(group) = self.children.group(name).filter(|group| !group.is_killed) else {
             return;
         };
-        if !are_known {
+        if !are_registered {
             return group.kill();
         }
         if let Err(error) = self.start_each(name) {

@@ -1,6 +1,7 @@
 //! The takeover from a manager that has died.
 //!
-//! Guardians report their state. No other message is handled before all have reported.
+//! Guardians report their state. Their other messages are handled after the leader's first order,
+//! which follows when all guardians have reported or are dead.
 
 use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
@@ -22,12 +23,13 @@ pub struct Takeover {
     pub(super) is_led: bool,
     /// Number of guardians if this manager follows a dead manager.
     pub(super) size: Option<u32>,
+    /// Guardians that were reported as dead.
     pub(super) absent: BTreeSet<Guardian>,
     /// Time of the last poll for absent guardians.
     pub(super) last_poll: Option<Instant>,
     /// Messages that are handled after the takeover.
     pub(super) deferred: Vec<DeferredMessage>,
-    /// File of the MPI library.
+    /// File of the MPI library, until its servers are started again.
     pub(super) library: Option<PathBuf>,
 }
 
@@ -43,8 +45,8 @@ impl Takeover {
         self.is_led = true;
     }
 
-    pub fn note(&mut self, is_again: bool, size: u32) {
-        if is_again {
+    pub fn note(&mut self, had_manager: bool, size: u32) {
+        if had_manager {
             self.size = Some(size);
         }
     }
@@ -53,7 +55,7 @@ impl Takeover {
         self.deferred.push((rank, message, files));
     }
 
-    /// Returns the deferred messages once the leader leads.
+    /// Returns the deferred messages once the leader has sent an order.
     pub fn take_deferred(&mut self) -> Vec<DeferredMessage> {
         match self.is_led {
             true => std::mem::take(&mut self.deferred),

@@ -96,8 +96,8 @@ impl NodeState {
         {
             // A guardian without a socket has not started yet.
             let called = Line::connect(&self.directory, LineSocket::Guardian(rank));
-            let has_gone = called.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused);
-            if has_gone && self.takeover.absent.insert(rank) {
+            let has_died = called.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused);
+            if has_died && self.takeover.absent.insert(rank) {
                 self.reports.push(Report::GuardianDied { rank });
             }
         }
@@ -110,7 +110,7 @@ impl NodeState {
         }
     }
 
-    /// Removes the leftovers of generations that have no process any more.
+    /// Removes the leftovers of generations whose manager has died or whose server hangs.
     pub(super) fn forget_generations(&self) {
         remove_generations(
             &self.directory.join(SESSIONS),

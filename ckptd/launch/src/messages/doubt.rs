@@ -4,12 +4,12 @@ use std::time::{Duration, Instant};
 
 /// Silence, in time in which this process runs, after which a peer is lost.
 pub const DOUBT_TIMEOUT: Duration = Duration::from_secs(1);
-/// Longest time between two updates that counts.
+/// Limit of the time that counts between two updates.
 ///
 /// A longer interval means that this process, and maybe its machine, was not running.
 const MAX_STEP: Duration = Duration::from_millis(500);
-/// Time between two updates.
-const PERIOD: Duration = Duration::from_millis(100);
+/// Time between two updates while a peer is silent.
+const UPDATE_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Time for which a peer has been silent although this process was running.
 ///
@@ -42,7 +42,7 @@ impl Doubt {
 
     /// Returns the time until the next update; `None` without a doubt.
     pub fn limit(&self) -> Option<Duration> {
-        Some(PERIOD.saturating_sub(self.updated?.elapsed()))
+        Some(UPDATE_INTERVAL.saturating_sub(self.updated?.elapsed()))
     }
 }
 
@@ -54,13 +54,13 @@ mod tests {
     fn a_pause_counts_as_one_step() {
         let mut doubt = Doubt::default();
         doubt.update(true);
-        assert!(doubt.limit().is_some_and(|limit| limit <= PERIOD));
+        assert!(doubt.limit().is_some_and(|limit| limit <= UPDATE_INTERVAL));
         std::thread::sleep(DOUBT_TIMEOUT + MAX_STEP);
         doubt.update(true);
         assert!(!doubt.is_over(), "{doubt:?}");
         let began = Instant::now();
         while !doubt.is_over() {
-            std::thread::sleep(PERIOD);
+            std::thread::sleep(UPDATE_INTERVAL);
             doubt.update(true);
         }
         assert!(began.elapsed() >= DOUBT_TIMEOUT - MAX_STEP);

@@ -15,7 +15,7 @@ pub enum ManagerDuty {
     },
 }
 
-/// Later message to a leader.
+/// Message to a leader on its standard input, after its duty.
 #[derive(Debug, Encode, Decode)]
 pub enum StarterToLeader {
     /// The command that was to start this node has ended.
@@ -25,6 +25,7 @@ pub enum StarterToLeader {
 /// Message of a leader on its standard output.
 #[derive(Debug, Encode, Decode)]
 pub enum LeaderToStarter {
+    /// The leader listens for other nodes at this port.
     Port(u16),
     /// The leader does not wait for this node any more.
     Lost(u32),

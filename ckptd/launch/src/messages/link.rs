@@ -1,6 +1,6 @@
 //! Connection between a node and the leader of its job: TCP, with frames of [`understudy_wire`].
 //!
-//! Only the greeting of a node blocks.
+//! Only [`Link::call`], by which a node connects, and [`Link::finish`] block.
 //!
 //! Before any other message, both sides prove that they have the job's token. The leader sends a
 //! nonce, the node answers with a proof and a nonce of its own, and the leader answers with a
@@ -74,7 +74,7 @@ impl Link {
     /// Connects to the leader at the first of its addresses that answers.
     ///
     /// # Errors
-    /// The leader does not answer, or has another token.
+    /// Fails if the leader does not answer, or has another token.
     pub fn call(leader: &[String], token: &[u8], node: u32, host: &str) -> io::Result<Link> {
         let mut last = io::Error::from(ErrorKind::AddrNotAvailable);
         for address in leader {
@@ -120,7 +120,7 @@ impl Link {
             }
             _ => Err(io::Error::new(
                 ErrorKind::PermissionDenied,
-                "it does not have the token of the job",
+                "the process at this address does not have the token of the job",
             )),
         }
     }
@@ -152,7 +152,7 @@ impl Link {
         self.flush();
     }
 
-    /// True if the peer has disconnected, or a message had no room in `out`.
+    /// True if the peer has disconnected, or a message could not be queued.
     fn has_ended(&self) -> bool {
         self.is_flooded || self.out.is_closed() || self.mailbox.has_ended()
     }
@@ -201,9 +201,10 @@ impl Link {
         self.mailbox.decoder().incomplete_bytes()
     }
 
-    /// Receives all messages that have arrived.
+    /// Receives messages that have arrived.
     ///
-    /// The error is set if the peer has disconnected or a message is malformed.
+    /// At most [`MAX_READ_BYTES_PER_TURN`] bytes are read. The error is set if the peer has
+    /// disconnected or a message is malformed.
     pub fn receive<M: Decode<()>>(&mut self) -> (Vec<M>, Option<io::Error>) {
         let mut error = self.read(MAX_READ_BYTES_PER_TURN).err();
         let mut received = Vec::new();

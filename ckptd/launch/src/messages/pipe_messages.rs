@@ -14,7 +14,7 @@ const MAX_DECODED_BYTES: usize = 4 * MAX_PAYLOAD_BYTES;
 /// Writes a message.
 ///
 /// # Errors
-/// Errors of write(2); the message is too long.
+/// Errors of write(2); [`ErrorKind::InvalidInput`] if the message is too long.
 pub fn write_message(to: &mut impl Write, message: &impl Encode) -> io::Result<()> {
     let frame = encode_within(message, MAX_PAYLOAD_BYTES).ok_or(ErrorKind::InvalidInput)?;
     to.write_all(&frame)?;
@@ -43,7 +43,8 @@ impl<R: Read> Messages<R> {
     /// Waits for the next message.
     ///
     /// # Errors
-    /// Errors of read(2); [`ErrorKind::UnexpectedEof`] at the end; a message is malformed.
+    /// Errors of read(2); [`ErrorKind::UnexpectedEof`] at the end; [`ErrorKind::InvalidData`] for a
+    /// malformed message.
     pub fn next<M: Decode<()>>(&mut self) -> io::Result<M> {
         loop {
             if let Some(message) = self.take()? {

@@ -39,7 +39,7 @@ pub struct SpawnedNamespace {
 }
 
 impl ServerOrder {
-    /// Tag of the first variant; lower ones are those of [`understudy_messages::JobOrder`].
+    /// Tag of the first variant; lower tags are those of [`understudy_messages::JobOrder`].
     pub const FIRST_TAG: u32 = 8;
     const LAST_TAG: u32 = 13;
 }

@@ -1,8 +1,9 @@
 //! Signals to the starter of a job, which are forwarded to the job.
 //!
-//! The starter forwards every signal. Guardians of this node are in its process group and receive a
-//! signal of the terminal directly, too, so they may forward it twice. `understudy run` forwards
-//! signals to mpirun by another rule, because mpirun ends at once when it receives a second signal.
+//! The starter forwards every signal of [`FORWARDED`]. Guardians of this node are in the starter's
+//! process group and receive a signal of the terminal directly, too, so they may forward the signal
+//! twice. `understudy run` forwards signals to mpirun by another rule, because mpirun ends at once
+//! when it receives a second signal.
 
 use crate::Error;
 use crate::spawn_thread::spawn_thread;

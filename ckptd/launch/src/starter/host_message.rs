@@ -33,6 +33,7 @@ pub enum StarterToHost {
 /// # Errors
 /// Errors of reading the file.
 pub fn build_of(ckptd: &Path) -> Result<u64, Error> {
-    let bytes = std::fs::read(ckptd).map_err(Error::system(ckptd.display().to_string()))?;
+    let what = format!("the checksum of {}", ckptd.display());
+    let bytes = std::fs::read(ckptd).map_err(Error::system(what))?;
     Ok(xxh3_64(&bytes))
 }

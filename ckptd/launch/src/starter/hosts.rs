@@ -188,6 +188,8 @@ mod tests {
         ));
     }
 
+    /// Large numbers of slots are accepted unless the sum of a host overflows.
+    ///
     /// Regression test: sums of slots overflowed, and a list had an element for each slot.
     #[test]
     fn numbers_of_slots_may_be_large_but_their_sum_is_checked() {

@@ -130,7 +130,7 @@ impl NodeShare {
             match guardian(each) {
                 Ok(child) => started.push(child),
                 Err(error) => {
-                    // No process would collect their exit statuses.
+                    // Nothing would collect the exit statuses of the guardians started before.
                     for mut child in started {
                         let _ = child.kill();
                         let _ = child.wait();

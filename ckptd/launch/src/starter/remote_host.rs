@@ -22,7 +22,7 @@ use understudy_formats::private_directories::{RUNTIME_DIR, name_runtime_director
 /// Executes the assignment from standard input until the guardians have ended.
 ///
 /// # Errors
-/// A file is missing on this host, or a system call fails.
+/// Fails if a file is missing on this host, or if a system call fails.
 pub fn run_on_host() -> Result<i32, Error> {
     let failed = || Error::system("the message of the starter");
     let input = rustix::stdio::stdin()
@@ -38,7 +38,8 @@ pub fn run_on_host() -> Result<i32, Error> {
         return Err(Error::Build);
     }
     let directory = OsStr::from_bytes(&assignment.directory);
-    std::env::set_current_dir(directory).map_err(Error::system(directory.to_string_lossy()))?;
+    let what = format!("the working directory {}", directory.to_string_lossy());
+    std::env::set_current_dir(directory).map_err(Error::system(what))?;
     let (share, environment) = (assignment.share, assignment.environment);
     if let Some(directory_in_memory) = environment.value(RUNTIME_DIR) {
         name_runtime_directory(directory_in_memory);
@@ -64,7 +65,7 @@ pub fn run_on_host() -> Result<i32, Error> {
     Ok(0)
 }
 
-/// Waits for the manager, and removes the job's leftovers if the manager was killed.
+/// Waits for the manager, and removes the job's leftovers if the manager has failed.
 fn wait_for(mut manager: Child, job: &str) {
     let input = manager.stdin.take();
     if !manager.wait().is_ok_and(|status| status.success()) {
@@ -73,7 +74,9 @@ fn wait_for(mut manager: Child, job: &str) {
     drop(input);
 }
 
-/// Handles messages of the starter; after its end this process exits and ends its guardians.
+/// Handles messages of the starter until the starter ends, and exits.
+///
+/// The guardians end with this process.
 fn listen(
     mut messages: Messages<File>,
     guardians: &StartedGuardians,

@@ -185,21 +185,22 @@ fn start(agent: &[String], host: &str, context: ProcessContext<'_>) -> Result<Ch
     let ckptd = context.ckptd.to_string_lossy();
     let Some((program, options)) = agent.split_first() else {
         return Err(Error::Hosts(
-            "the command that starts others is empty".into(),
+            "the command that starts commands on other hosts (--agent) is empty".into(),
         ));
     };
     let mut command = Command::new(program);
     command.args(options).arg(host);
     command.arg(format!("exec {} node", shell_words::quote(&ckptd)));
-    // Signals of a terminal's process group are forwarded by this process.
     let [stdout, stderr] = context
         .streams
         .for_command()
         .map_err(Error::system("an agent"))?;
     command.stdin(Stdio::piped()).stdout(stdout).stderr(stderr);
+    // Otherwise the agent would receive a terminal's signals, which this process forwards.
     command.process_group(0);
     die_with_parent(&mut command);
-    command.spawn().map_err(Error::system(program.clone()))
+    let what = format!("the command {program} for the host {host}");
+    command.spawn().map_err(Error::system(what))
 }
 
 /// Passes standard input on to rank 0, which is on another host.
@@ -247,11 +248,11 @@ fn supervise_agents(
     }
 }
 
-/// Waits for the last output, and returns the hosts that have not ended.
+/// Waits for the agents to end, kills late agents, and returns the late agents' hosts.
 ///
-/// The limit applies to time in which the output is read and this process runs.
+/// The limit applies to time in which the agents' output is read and this process runs.
 fn end(agents: &mut [Agent], limit: Duration, outputs: [BorrowedFd<'_>; 2]) -> Vec<String> {
-    // A terminal that was hung up is not a reader.
+    // An output without a reader, such as a terminal that was hung up, does not block.
     let is_blocked = |output| {
         matches!(
             wait_ready(&output, Interest::WRITE, Duration::ZERO),

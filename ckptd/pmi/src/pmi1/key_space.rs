@@ -17,7 +17,9 @@ const MAX_VALUE_BYTES: usize = 1024;
 const MAX_NAME_BYTES: usize = 256;
 /// Longest line of a client: one argument of a spawned program (execve(2)) and its name.
 const MAX_LINE_BYTES: usize = (128 << 10) + 16;
-/// Limit of bytes that all ranks of a generation may put.
+/// Limit of bytes of a generation's data on a node.
+///
+/// The data were put, published, or received from other nodes.
 const MAX_TOTAL_BYTES: usize = 256 << 20;
 
 /// Action in response to data from a rank.
@@ -168,7 +170,7 @@ impl KeySpace {
         actions.into_iter().collect()
     }
 
-    /// Handles a line; returns `None` if it is not PMI-1.
+    /// Handles a line; returns `None` if the line is not PMI-1 or is too long.
     fn handle_line(
         &mut self,
         rank: Rank,
@@ -230,7 +232,7 @@ impl KeySpace {
                 let value = line.get("key").and_then(|key| self.values.get(key));
                 actions.push(KeySpaceAction::Send(
                     rank,
-                    found("get_result", "value", value),
+                    value_answer("get_result", "value", value),
                 ));
             }
             b"barrier_in" => {
@@ -259,7 +261,7 @@ impl KeySpace {
                     .and_then(|service| self.published.get(service));
                 actions.push(KeySpaceAction::Send(
                     rank,
-                    found("lookup_result", "port", port),
+                    value_answer("lookup_result", "port", port),
                 ));
             }
             b"finalize" => {
@@ -370,7 +372,7 @@ impl KeySpace {
 }
 
 /// Returns the answer to a request for a value.
-fn found(answer: &str, name: &str, value: Option<&Vec<u8>>) -> Vec<u8> {
+fn value_answer(answer: &str, name: &str, value: Option<&Vec<u8>>) -> Vec<u8> {
     match value {
         Some(value) => [
             format!("cmd={answer} rc=0 {name}=").as_bytes(),

@@ -3,8 +3,8 @@ use crate::{GenerationName, Placement, Spawned};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-fn space(of_rank: &[usize]) -> KeySpace {
-    let placement = Placement::new(vec!["a".into(), "b".into()], of_rank.to_vec()).unwrap();
+fn space(host_of_rank: &[usize]) -> KeySpace {
+    let placement = Placement::new(vec!["a".into(), "b".into()], host_of_rank.to_vec()).unwrap();
     KeySpace::new(&Namespace {
         name: GenerationName::new("job", 3).unwrap(),
         placement,

@@ -10,7 +10,7 @@
 //! | `barrier_in` | when all ranks wait in the barrier |
 //! | `publish_name`, `lookup_name`, `unpublish_name` | within the generation |
 //! | `spawn` | when the processes have been started |
-//! | `abort` | none; the owner of the server ends the job |
+//! | `abort` | none; the owner of the server handles it |
 //! | `finalize` | acknowledgement |
 //!
 //! [`key_space`] has all of this as a state machine; [`pmi1_server`] has the sockets, and one

@@ -1,8 +1,8 @@
 //! A short-lived client of the launcher's PMI-1 server.
 //!
-//! Processes that the launcher has started on several nodes exchange an address by it. MPICH's
-//! mpiexec and Slurm's srun (`--mpi=pmi2`) have such a server. After a barrier, which all ranks
-//! must enter, all can get the data that were put.
+//! By such clients, processes that the launcher has started on several nodes exchange an address.
+//! MPICH's mpiexec and Slurm's srun (`--mpi=pmi2`) have such a server. After a barrier, which all
+//! ranks must enter, every rank can get the data that were put.
 
 use super::pmi1_line::Line;
 use crate::Error;
@@ -34,7 +34,8 @@ impl Pmi1Client {
         let number = std::env::var(DESCRIPTOR)
             .ok()
             .and_then(|text| text.parse().ok());
-        Pmi1Client::on(number.map(inherited).ok_or(Error::NotLaunched)?)
+        let socket = number.map(take_inherited_socket);
+        Pmi1Client::on(socket.ok_or(Error::NotLaunched)?)
     }
 
     fn on(stream: UnixStream) -> Result<Pmi1Client, Error> {
@@ -117,7 +118,7 @@ fn server_error() -> impl FnOnce(io::Error) -> Error {
 }
 
 #[allow(unsafe_code)]
-fn inherited(descriptor: RawFd) -> UnixStream {
+fn take_inherited_socket(descriptor: RawFd) -> UnixStream {
     // SAFETY: the launcher has left the descriptor open for this process, in which no other code
     // uses it.
     UnixStream::from(unsafe { OwnedFd::from_raw_fd(descriptor) })

@@ -401,9 +401,9 @@ mod tests {
         );
     }
 
-    /// Two ranks: one waits in a barrier, and the other one floods the server.
+    /// A rank floods the server while another waits in a barrier, and is disconnected.
     ///
-    /// The next generations follow.
+    /// With another socket the rank completes the barrier. Two more generations do the same.
     #[test]
     fn ranks_are_served_and_one_that_floods_is_disconnected() {
         let (server, events) = Pmi1Server::start(Arc::new(NoPeers)).unwrap();

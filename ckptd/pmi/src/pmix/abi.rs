@@ -274,7 +274,7 @@ pub struct Version {
 }
 
 impl Version {
-    /// First version whose structures were compared with those in this file.
+    /// First supported version; structures were compared from 4.2.2 on.
     pub const OLDEST: Version = Version {
         major: 4,
         minor: 2,

@@ -1,10 +1,10 @@
 //! Proxy between ranks and libpmix, which reports lost connections one after the other.
 //!
-//! OpenPMIx 4.2 to 6.1 completes a fence between ranks of one node by an event of its own. If two
-//! of the connections are lost before that event runs, it completes the fence twice, and the second
-//! time it uses freed memory (`lost_connection`). In a recovery many ranks disappear at once. So
-//! ranks connect to this proxy, which passes on all data in both directions. The loss of a rank
-//! without PMIx_Finalize is not passed on: its connection to libpmix stays open until
+//! OpenPMIx 4.2 to 6.1 completes a fence between ranks of one node by a separate event. If the
+//! connections of two ranks are lost before that event runs, libpmix completes the fence twice, and
+//! the second time uses freed memory (`lost_connection`). In a recovery many ranks disappear at
+//! once. So ranks connect to this proxy, which passes on all data in both directions. The loss of a
+//! rank without PMIx_Finalize is not passed on: the rank's connection to libpmix stays open until
 //! [`Connections::end`], which closes one connection after the other.
 //!
 //! The proxy connects to libpmix only after the rank has sent something. Otherwise libpmix would
@@ -32,7 +32,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Limit of a rank's connections that have sent nothing.
 ///
-/// A further one closes the oldest.
+/// A further connection closes the oldest.
 const MAX_SILENT_CONNECTIONS: usize = 4;
 /// Number of bytes that are passed on at once.
 const MAX_PASSED_BYTES: usize = 1 << 16;
@@ -200,7 +200,7 @@ impl ProxyThread {
             let (registry, bytes) = (self.poller.registry(), &mut self.bytes);
             self.connections
                 .retain_mut(|it| !std::mem::take(&mut it.is_ready) || it.pass_on(registry, bytes));
-            // A connection that cannot be polled would hang.
+            // A connection that cannot be polled is closed, because it would hang.
             self.connections.retain_mut(|it| it.watch().is_ok());
         }
     }
@@ -287,7 +287,7 @@ struct Connection {
     done: Option<Sender<()>>,
 }
 
-fn registered(registry: &Registry, stream: TcpStream) -> io::Result<Source<TcpStream>> {
+fn register_stream(registry: &Registry, stream: TcpStream) -> io::Result<Source<TcpStream>> {
     stream.set_nonblocking(true)?;
     stream.set_nodelay(true)?;
     Source::new(registry, stream, Interest::READ)
@@ -302,7 +302,7 @@ impl Connection {
     ) -> io::Result<Connection> {
         Ok(Connection {
             owner,
-            client: Some(registered(registry, client)?),
+            client: Some(register_stream(registry, client)?),
             libpmix_address,
             server: None,
             up: Outbox::new(MAX_PASSED_BYTES),
@@ -358,7 +358,9 @@ impl Connection {
             return true;
         }
         let server = TcpStream::connect(self.libpmix_address);
-        self.server = server.and_then(|server| registered(registry, server)).ok();
+        self.server = server
+            .and_then(|server| register_stream(registry, server))
+            .ok();
         self.server.as_deref().is_some_and(|server| {
             // Reading detects a closed connection.
             let _ = self.up.flush(server);

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 const SONAME: &str = "libpmix.so.2";
 
 /// Prevents unloading (dlopen(3), RTLD_NODELETE), because libpmix has threads of its own.
-const STAYS: c_int = libc::RTLD_NODELETE;
+const NO_UNLOAD: c_int = libc::RTLD_NODELETE;
 
 /// Returns the libpmix that a libmpi loads.
 ///
@@ -72,8 +72,8 @@ pub fn checked(call: &'static str, status: Status) -> Result<(), Error> {
 pub fn open(path: &Path) -> Result<Library, Error> {
     // SAFETY: the constructors of libpmix and of its dependencies (libevent, hwloc) have no effect
     // on other code of this process.
-    let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL | STAYS)? };
-    // SAFETY: the function has this declaration in all versions.
+    let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL | NO_UNLOAD)? };
+    // SAFETY: the function has this declaration in all versions, and returns a static string.
     let version = unsafe {
         let version: unsafe extern "C" fn() -> *const c_char =
             *library.get(b"PMIx_Get_version\0")?;

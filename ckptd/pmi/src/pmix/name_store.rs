@@ -40,14 +40,15 @@ impl NameStore {
         found.map(|(key, (owner, value))| (key, owner, value))
     }
 
-    /// Removes values of the owner: those with these keys, or all without keys.
+    /// Removes the owner's values with these keys, or all if no key is given.
     pub fn unpublish(&mut self, owner: &Owner, keys: &[String]) {
         let is_meant = |key: &String| keys.is_empty() || keys.contains(key);
-        self.0.retain(|key, (of, _)| of != owner || !is_meant(key));
+        self.0
+            .retain(|key, (publisher, _)| publisher != owner || !is_meant(key));
     }
 
     pub fn end(&mut self, generation: &GenerationName) {
-        self.0.retain(|_, ((of, _), _)| of != generation);
+        self.0.retain(|_, ((name, _), _)| name != generation);
     }
 }
 

@@ -1,7 +1,7 @@
 //! A short-lived client of the launcher's PMIx server.
 //!
-//! Processes that a launcher has started on several nodes exchange an address by it. The libpmix is
-//! that of the launcher or of its daemon on this node, which is an ancestor of this process.
+//! By such clients, processes that a launcher has started on several nodes exchange an address. The
+//! libpmix is that of the launcher or of its daemon on this node, an ancestor of this process.
 #![allow(unsafe_code)]
 
 use super::abi::{Data, Info, Proc, Status, Type, Value};
@@ -61,7 +61,7 @@ impl PmixClient {
     /// # Errors
     /// [`Error::NotLaunched`], [`Error::Load`], [`Error::Version`], [`Error::Pmix`].
     pub fn connect() -> Result<PmixClient, Error> {
-        let path = of_launcher().ok_or(Error::NotLaunched)?;
+        let path = libpmix_of_launcher().ok_or(Error::NotLaunched)?;
         let functions = functions(&path)?;
         let mut own = Proc {
             namespace: fixed(""),
@@ -97,15 +97,15 @@ impl PmixClient {
     /// Waits until a rank has put data under this key, and returns them.
     ///
     /// # Errors
-    /// [`Error::Pmix`].
+    /// [`Error::Pmix`]; [`Error::NotLaunched`] if the data are not a text.
     pub fn get(&self, rank: u32, key: &str) -> Result<String, Error> {
-        let of = Proc { rank, ..self.own };
+        let publisher = Proc { rank, ..self.own };
         let mut value: *mut Value = ptr::null_mut();
         // SAFETY: the key ends with a zero; the call allocates the value, which is never freed in
         // this short-lived process.
         unsafe {
             let status =
-                (self.functions.get)(&of, key_of(key).as_ptr(), ptr::null(), 0, &mut value);
+                (self.functions.get)(&publisher, key_of(key).as_ptr(), ptr::null(), 0, &mut value);
             checked("PMIx_Get", status)?;
             match value.as_ref() {
                 Some(value) if value.of == Type::STRING && !value.data.string.is_null() => {
@@ -127,18 +127,18 @@ impl Drop for PmixClient {
 }
 
 /// Returns the libpmix of the nearest ancestor that has loaded a libpmix.
-fn of_launcher() -> Option<PathBuf> {
+fn libpmix_of_launcher() -> Option<PathBuf> {
     let mut pid = std::os::unix::process::parent_id();
     while pid > 0 {
         let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
         let mut files = maps
             .lines()
             .filter_map(|line| Some(Path::new(&line[line.find('/')?..])));
-        let is_it = |file: &&Path| {
+        let is_libpmix = |file: &&Path| {
             let name = file.file_name().unwrap_or_default().to_string_lossy();
             name.starts_with("libpmix") && name.contains(".so.2")
         };
-        if let Some(found) = files.find(is_it) {
+        if let Some(found) = files.find(is_libpmix) {
             return Some(found.to_owned());
         }
         pid = proc_stat::number(pid, proc_stat::PARENT)?;

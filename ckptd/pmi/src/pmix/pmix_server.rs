@@ -137,7 +137,8 @@ impl PmixServer {
             .map(|rank| session.join(rank.to_string()));
         for directory in std::iter::once(session.clone()).chain(ranks) {
             let made = DirBuilder::new().mode(0o700).create(&directory);
-            made.map_err(Error::system(directory.display().to_string()))?;
+            let what = format!("the directory {}", directory.display());
+            made.map_err(Error::system(what))?;
         }
         Ok(())
     }
@@ -168,7 +169,8 @@ impl PmixServer {
         for rank in generation.ranks_here() {
             let proc = proc(&generation.name, rank);
             let (user, group) = (geteuid().as_raw(), getegid().as_raw());
-            // SAFETY: `proc` is valid during the call, which does not use it after it returns.
+            // SAFETY: `proc` is valid during the call; without a callback the call does not use it
+            // after the return.
             let status = unsafe {
                 (functions.register_client)(
                     &proc,
@@ -205,7 +207,7 @@ impl PmixServer {
         // SAFETY: the call allocates the list, because the pointer is null.
         let status = unsafe { (self.functions.setup_fork)(&proc, &mut list) };
         // SAFETY: libpmix has allocated the list with malloc.
-        let mut variables = unsafe { taken(list) };
+        let mut variables = unsafe { take_variables(list) };
         checked("PMIx_server_setup_fork", status)?;
         if !self
             .connections
@@ -267,8 +269,8 @@ impl PmixServer {
 
     /// Waits until libpmix has handled a connection that it has closed.
     ///
-    /// libpmix may complete a fence by an event of its own. Its thread handles events in order,
-    /// including those that callers create.
+    /// libpmix may complete a fence by a separate event. The thread of libpmix handles events in
+    /// order, including those that callers create.
     fn await_handled(&self) {
         let nobody = Proc {
             namespace: fixed::<NAMESPACE_SIZE>("ckptd-nobody"),
@@ -288,7 +290,8 @@ impl PmixServer {
     /// Requests data that a rank of this node has put for other nodes.
     ///
     /// Answers a [`crate::ModexRequest`] of another node. `then` is called by a thread of libpmix
-    /// as soon as the rank has put data, with `None` if there are none.
+    /// as soon as the rank has put data, with `None` if there are none. If the generation is
+    /// unknown or libpmix refuses the request, this thread calls `then` with `None`.
     pub fn modex(
         &self,
         generation: &GenerationName,
@@ -337,7 +340,8 @@ unsafe extern "C" fn modex_done(
     size: usize,
     context: *mut c_void,
 ) {
-    // SAFETY: the context was made by `PmixServer::modex`, and this number of bytes exists.
+    // SAFETY: libpmix passes back, once, the context that `PmixServer::modex` has made, and a null
+    // pointer or the address of `size` bytes that are valid during the call.
     let (then, bytes) = unsafe {
         (
             Box::from_raw(context.cast::<ModexReceiver>()),
@@ -358,7 +362,7 @@ fn proc(generation: &GenerationName, rank: Rank) -> Proc {
 ///
 /// # Safety
 /// `list` is null, or a list made with malloc that ends with a null pointer.
-unsafe fn taken(list: *mut *mut c_char) -> Vec<(OsString, OsString)> {
+unsafe fn take_variables(list: *mut *mut c_char) -> Vec<(OsString, OsString)> {
     let mut variables = Vec::new();
     if list.is_null() {
         return variables;

@@ -6,27 +6,20 @@ use super::*;
 fn nodes_with_spawned_processes_are_informed_of_a_rollback() {
     let mut leader = JobLeader::new("n0", None);
     let number = ProcessNumber(7);
-    let mut hear = |node, said| {
-        leader.handle_report(
-            node,
-            Report::Process {
-                number,
-                message: said,
-            },
-        )
-    };
+    let mut report =
+        |node, message| leader.handle_report(node, Report::Process { number, message });
     let (worker, number) = (Worker(1), 2);
-    hear(2, ToManager::Spawns { worker, number });
-    hear(0, ToManager::Spawns { worker, number });
+    report(2, ToManager::Spawns { worker, number });
+    report(0, ToManager::Spawns { worker, number });
     let other = Worker(2);
-    hear(
+    report(
         3,
         ToManager::Spawns {
             worker: other,
             number,
         },
     );
-    hear(0, ToManager::RolledBack { worker, number });
+    report(0, ToManager::RolledBack { worker, number });
     assert_eq!(
         leader.take_orders(),
         [(
@@ -36,25 +29,27 @@ fn nodes_with_spawned_processes_are_informed_of_a_rollback() {
     );
 }
 
-/// Returns a leader with a guardian on another node that has started its process.
+/// Returns a leader after a guardian on node 2 was ordered to start its process.
 fn with_another_node() -> JobLeader {
     let mut leader = JobLeader::new("n0", None);
     leader.join(2, "n2".into());
     let rank = Guardian(0);
-    let came = Report::GuardianJoined {
+    let joined = Report::GuardianJoined {
         rank,
         workers: 1,
         spares: 0,
         replenishes: false,
         had_manager: false,
     };
-    leader.handle_report(2, came);
+    leader.handle_report(2, joined);
     leader.handle_report(2, Report::AllReported { rank });
     leader.take_orders();
     leader
 }
 
-/// A script may have started the process, and may continue.
+/// A guardian on another node dies; its process is killed there.
+///
+/// A script may have started the process, which then outlives the guardian.
 #[test]
 fn the_process_of_a_dead_guardian_is_killed_on_its_node() {
     let mut leader = with_another_node();

@@ -64,8 +64,8 @@ fn add_running_group(node: &mut NodeState, worker: u32, time: u64) -> (u64, Proc
     (id, process)
 }
 
-/// True if the child had ended already; kills the child in any case.
-fn has_ended((_, mut process): (u64, Process)) -> bool {
+/// Kills a child; returns true if it had ended before.
+fn kill_child((_, mut process): (u64, Process)) -> bool {
     let has_ended = process.try_wait().unwrap().is_some();
     process.kill().unwrap();
     process.wait().unwrap();
@@ -95,7 +95,7 @@ fn reports_of_children(node: &mut NodeState) -> Vec<Report> {
     node.take_reports()
 }
 
-/// A program that exits at once may have done so before its start is reported.
+/// A child exits before its start is reported; the spawn call succeeds nevertheless.
 #[test]
 fn one_that_has_ended_already_was_started() {
     let (mut node, _directory) = node();
@@ -110,7 +110,9 @@ fn one_that_has_ended_already_was_started() {
     assert_eq!(replied.try_recv(), Ok(Some(b"job.0.0-1".to_vec())));
 }
 
-/// The process that has spawned the child may have been replaced by now.
+/// A child of a permanent group fails; the job ends with the child's status.
+///
+/// A rollback does not repeat the child, since its group is permanent.
 #[test]
 fn a_failure_in_a_permanent_group_ends_the_job() {
     let (mut node, _directory) = node();
@@ -131,14 +133,16 @@ fn groups_that_are_respawned_are_ended_even_if_permanent() {
     node.children.make_permanent(Worker(1), 2);
     node.rolled_back(Worker(0), 1);
     assert_eq!(
-        [stays, again, of_another].map(has_ended),
+        [stays, again, of_another].map(kill_child),
         [false, true, false]
     );
 }
 
-/// Two causes, after which the workers may be rolled back.
+/// A child of a captured group fails; the rollback of its worker decides what follows.
 ///
-/// The child's MPI library may have aborted because of another death, or the child was killed.
+/// The job ends if the worker is rolled back to a point after the spawn call; otherwise the child
+/// is spawned again. The child's MPI library may have aborted because of another death, or the
+/// child was killed.
 #[test]
 fn a_bad_end_of_one_that_is_captured_waits_for_its_worker() {
     for (is_counted, is_killed) in [(true, false), (false, false), (true, true), (false, true)] {
@@ -163,7 +167,10 @@ fn is_stopped((_, process): &(u64, Process)) -> bool {
     stat.rsplit_once(") ").unwrap().1.starts_with('T')
 }
 
-/// A worker with much memory may commit a captured cut after faster workers have died.
+/// At an announcement, groups that are not permanent stop until their worker is rolled back.
+///
+/// A group is captured after the announcement, too: a worker with much memory may commit a captured
+/// cut after faster workers have died. Groups after the point of the rollback are killed.
 #[test]
 fn captured_groups_are_stopped_until_their_worker_resumes() {
     let (mut node, _directory) = node();
@@ -185,10 +192,12 @@ fn captured_groups_are_stopped_until_their_worker_resumes() {
     while all[..3].iter().any(is_stopped) {
         assert!(Instant::now() < until);
     }
-    assert_eq!(all.map(has_ended), [false, false, false, true]);
+    assert_eq!(all.map(kill_child), [false, false, false, true]);
 }
 
-/// The child has aborted because the other processes have ended, which has no consequence.
+/// A child has aborted when the job ends; the guardian's exit is not delayed.
+///
+/// The cause of the abort is the end of the other processes.
 #[test]
 fn a_child_that_has_ended_does_not_delay_the_end_of_the_job() {
     let (mut node, _directory) = node();
@@ -207,7 +216,9 @@ fn a_child_that_has_ended_does_not_delay_the_end_of_the_job() {
     assert_eq!(node.unless_children_run(Guardian(0), &leave), Some(leave));
 }
 
-/// The death of a disconnected child counts; a child that has exited does not count.
+/// A guardian dies: its running child is killed, and the job ends with status 137.
+///
+/// A child of this guardian that has exited before, and a child of another guardian, do not count.
 #[test]
 fn those_of_a_guardian_that_is_killed_have_been_killed() {
     let (mut node, _directory) = node();
@@ -225,12 +236,15 @@ fn those_of_a_guardian_that_is_killed_have_been_killed() {
     );
     assert_eq!(node.children.groups.len(), 1);
     assert_eq!(
-        [killed, ended, of_another].map(has_ended),
+        [killed, ended, of_another].map(kill_child),
         [true, false, false]
     );
 }
 
-/// The end of a process and its call of MPI_Finalize are reported on different paths.
+/// A child fails after MPI_Finalize; the job continues, and ends with the child's status.
+///
+/// The end of a process and its call of MPI_Finalize are reported on different paths, so that
+/// either report may be the first.
 #[test]
 fn a_failure_after_mpi_finalize_does_not_end_the_job_in_any_order_of_reports() {
     for is_late in [false, true] {

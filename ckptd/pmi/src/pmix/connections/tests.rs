@@ -5,18 +5,17 @@ use std::io::Write;
 #[path = "../../../../sockets/src/other_user.rs"]
 mod other_user;
 
-/// A server in place of libpmix, and the address at which ranks find it.
+/// A server in place of libpmix, and the address of the proxy for a rank.
 struct Server {
     listener: TcpListener,
-    libpmix_address: SocketAddr,
+    proxy_address: SocketAddr,
 }
 
 impl Server {
     fn new(connections: &Connections, owner: &Owner) -> Server {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
-        let address =
-            |libpmix_address: String| (OsString::from("ADDRESS"), OsString::from(libpmix_address));
+        let address = |value: String| (OsString::from("ADDRESS"), OsString::from(value));
         let mut variables = vec![
             address(format!("job.1.0;tcp4://127.0.0.1:{port};5.0")),
             address(format!("job.1.0;tcp4://127.0.0.1:{port}")),
@@ -28,22 +27,22 @@ impl Server {
                 .redirect_variables(owner, &mut variables)
                 .unwrap()
         );
-        let (front, libpmix_address, rest) = split_address(&variables[0].1).unwrap();
+        let (front, proxy_address, rest) = split_address(&variables[0].1).unwrap();
         assert_eq!((front, rest), ("job.1.0;", ";5.0"));
         assert_eq!(
             split_address(&variables[1].1),
-            Some((front, libpmix_address, ""))
+            Some((front, proxy_address, ""))
         );
-        assert_ne!(libpmix_address.port(), port);
+        assert_ne!(proxy_address.port(), port);
         assert_eq!(variables[2], others);
         Server {
             listener,
-            libpmix_address,
+            proxy_address,
         }
     }
 
     fn connect(&self) -> TcpStream {
-        TcpStream::connect(self.libpmix_address).unwrap()
+        TcpStream::connect(self.proxy_address).unwrap()
     }
 
     fn is_called(&self) -> bool {
@@ -120,6 +119,8 @@ fn all_data_are_passed_in_both_directions() {
     writing.join().unwrap();
 }
 
+/// A connection that sends nothing never reaches libpmix, even when its rank ends.
+///
 /// libpmix would wait for a greeting that never arrives.
 #[test]
 fn a_silent_connection_is_not_passed_on() {
@@ -135,13 +136,13 @@ fn a_silent_connection_is_not_passed_on() {
     drop(still);
 }
 
-/// Another user of the host can connect to the port, too.
+/// Another user connects to a rank's port; the connection is closed, the rank's is served.
 #[test]
 fn a_connection_of_another_user_is_closed_at_once() {
     use other_user::{connect_as_another_user, exits_soon};
     let connections = Connections::new().unwrap();
     let server = Server::new(&connections, &owner(0));
-    if let Some(other) = connect_as_another_user(server.libpmix_address.port()) {
+    if let Some(other) = connect_as_another_user(server.proxy_address.port()) {
         assert!(exits_soon(other));
         assert!(!server.is_called());
     }
@@ -183,7 +184,9 @@ fn a_finalised_connection_is_closed_at_once() {
     }
 }
 
-/// The order is kept even if libpmix has data for the ranks.
+/// Two lost connections of a rank are closed in turn, even if libpmix sends data.
+///
+/// The connection of the other rank stays open.
 #[test]
 fn lost_ones_are_closed_one_after_the_other_at_the_end() {
     let connections = Connections::new().unwrap();

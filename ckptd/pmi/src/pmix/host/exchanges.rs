@@ -92,10 +92,10 @@ unsafe impl Send for ConnectCallback {}
 
 impl ConnectCallback {
     /// Calls the callback, unless libpmix was shut down.
-    fn answer(self, have_come: bool) {
+    fn answer(self, have_arrived: bool) {
         let host = HOST.read();
         if let (Some(_), Some(done)) = (&*host, self.done) {
-            let status = match have_come {
+            let status = match have_arrived {
                 true => Status::SUCCESS,
                 false => Status::LOST_CONNECTION,
             };

@@ -1,4 +1,4 @@
-//! Generations of the ranks about which libpmix calls the host.
+//! State of the generations for whose ranks libpmix calls the host's functions.
 
 use super::lookup::Lookup;
 use crate::pmix::abi::{EVERY_RANK, Proc};
@@ -24,7 +24,7 @@ pub struct Host {
     pub peers: Arc<dyn Peers>,
     pub connections: Arc<Connections>,
     worlds: Mutex<BTreeMap<GenerationName, GenerationState>>,
-    /// Number of earlier fences with these members.
+    /// Number of earlier fences with this purpose and these members.
     fences: Mutex<HashMap<(Purpose, Members), u64>>,
     pub store: Mutex<NameStore>,
     /// Lookups of values that are not published yet.

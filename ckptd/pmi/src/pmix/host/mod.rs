@@ -1,10 +1,10 @@
 //! Functions that libpmix calls on its own progress thread.
 //!
-//! libpmix passes no pointer to a server to its functions, so that they find the server of this
+//! libpmix passes no pointer to a server to these functions, so that they find the server of this
 //! process in a static. A function that can answer at once does so by its return value or by
-//! calling the callback before it returns, which libpmix allows on its own thread. A fence is
-//! answered from any thread of the [`crate::Peers`], which libpmix allows, too. A panic aborts the
-//! process (extern "C").
+//! calling the callback before it returns, which libpmix allows on its own thread. Requests to
+//! other nodes are answered from any thread of the [`crate::Peers`], which libpmix allows, too. A
+//! panic aborts the process (extern "C").
 
 mod exchanges;
 mod host_state;
