@@ -148,7 +148,7 @@ fn general_epochs_of_windows_survive() {
     assert_survives(5);
 }
 
-/// A worker fails while it locks a window or waits for a lock; the job recovers.
+/// A worker fails that has locked a window or waits for a lock.
 #[test]
 fn locks_survive() {
     assert_survives(6);

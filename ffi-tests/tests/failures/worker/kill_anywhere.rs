@@ -1,4 +1,4 @@
-//! A worker is killed at a random moment, and the output is that of an undisturbed run.
+//! A worker is killed at a random moment: the output equals an undisturbed run's.
 
 use ffi_tests::native_runs::native;
 use ffi_tests::programs::{self, TestProgram};

@@ -44,7 +44,7 @@ fn case_for(point: &str) -> TestProgram {
     }
 }
 
-/// Kills a worker at a fault point in each of several jobs; fails unless all recover.
+/// Kills a worker at a fault point in each of several jobs, which must recover.
 ///
 /// `epoch` is empty or selects a passage of the point. `workers` returns the workers to kill at the
 /// point with this index.
@@ -297,9 +297,9 @@ fn a_worker_may_fail_while_another_one_restarts() {
 
 /// A message that is sent after a cut completes no receive at the cut.
 ///
-/// The cut is at the entry of a broadcast, which its root leaves early to send the message. Worker 1
-/// has posted a matching receive before the cut, and is delayed before it drains its messages. Then
-/// worker 2 is killed, and the root sends the message again after the rollback.
+/// The cut is at the entry of a broadcast, which its root leaves early to send the message. Worker
+/// 1 has posted a matching receive before the cut, and is delayed before it drains its messages.
+/// Then worker 2 is killed, and the root sends the message again after the rollback.
 #[test]
 fn no_message_overtakes_a_cut() {
     let make = || {

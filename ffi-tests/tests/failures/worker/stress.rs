@@ -31,8 +31,8 @@ const PERIOD: Duration = Duration::from_millis(300);
 
 /// Kills a random process of a job every [`PERIOD`] for `time`.
 ///
-/// The kills stop when `lines` lines have been printed. The output must be undisturbed, and at least
-/// a third of the possible kills must have been made.
+/// The kills stop when `lines` lines have been printed. The output must be undisturbed, and at
+/// least a third of the possible kills must have been made.
 fn kill_for(case: &TestProgram, spares: u32, time: Duration, lines: usize) {
     let mut random = Random::announced("stress");
     let workers = case.job().worker_count();
