@@ -1,7 +1,6 @@
 //! Ranks on several hosts, which are namespaces of one machine.
 //!
-//! The output is byte-identical undisturbed and with failures, and nothing is left on any host.
-//! Only the failure of the launcher ends the job.
+//! The output is byte-identical, undisturbed and after failures, and nothing is left on any host.
 
 use crate::persistence::restarted_job;
 use ffi_tests::daemon_process::{self, spares_chosen};
@@ -191,9 +190,7 @@ fn a_worker_of_each_host_may_be_killed() {
     assert_good(&outcome, &undisturbed, &case, &[1, 2, 4]);
 }
 
-/// Workers of two hosts are killed one after the other; spares replace them.
-///
-/// The guardians of the hosts exchange their addresses by mpirun.
+/// Workers of two hosts, whose guardians exchange addresses by mpirun, are replaced.
 #[test]
 fn workers_die_under_a_plain_mpirun() {
     if !Hosts::are_possible() {
@@ -209,9 +206,7 @@ fn workers_die_under_a_plain_mpirun() {
     assert_good(&outcome, &undisturbed, &case, &[0, 2]);
 }
 
-/// A host is lost with workers 2 and 3; spares on another host replace them.
-///
-/// The lost workers print nothing, so no output comes twice. Their replicas are on other hosts.
+/// The workers of a lost host, which print nothing, have their replicas on other hosts.
 #[test]
 fn a_host_may_be_lost() {
     if !Hosts::are_possible() {
@@ -225,9 +220,7 @@ fn a_host_may_be_lost() {
     outcome.assert_line(&["is lost, with all of its processes"]);
 }
 
-/// A host loses its network and counts as lost after [`SILENCE`]; its workers are replaced.
-///
-/// The recovery time counts from the last message of the host.
+/// A host without a network counts as lost; the recovery time includes its silence.
 #[test]
 fn a_host_may_be_cut_off() {
     if !Hosts::are_possible() {
@@ -405,9 +398,7 @@ fn one_command_runs_a_job_on_all_hosts() {
     );
 }
 
-/// Workers that share memory are killed; new processes on their host replace them.
-///
-/// The spare is on another host, where it could not share their memory.
+/// Workers that share memory are replaced on their host; the only spare is elsewhere.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn workers_that_share_memory_are_replaced_on_their_host() {
@@ -428,10 +419,7 @@ fn workers_that_share_memory_are_replaced_on_their_host() {
     }
 }
 
-/// A job with windows is restarted on two hosts instead of one, with equal output.
-///
-/// Put and Get become messages between workers that were on one host, where Put and Get were loads
-/// and stores.
+/// A restart on two hosts turns Put and Get from loads and stores into messages.
 #[test]
 fn workers_with_a_window_may_part() {
     if !Hosts::are_possible() {
