@@ -3,8 +3,8 @@
  *
  *     aborting [rounds [pause in milliseconds [file | early]]]
  *
- * With `file`, it ends by MPI_ERRORS_ARE_FATAL for a file that cannot be
- * opened; with `early`, by an error before MPI_Init.
+ * With `file`, the program ends by MPI_ERRORS_ARE_FATAL for a file that cannot
+ * be opened; with `early`, by an error before MPI_Init.
  */
 #include "check.h"
 

@@ -3,9 +3,9 @@
  *
  *   accelerator LIBCUDA ROUNDS [early|late|unused]
  *
- * The driver is that of a real device or the replacement. It is opened and
- * initialised before MPI_Init (early) or in the middle of the run (late), or
- * only opened (unused). */
+ * LIBCUDA is the driver of a real device or the stand-in of `accelerators`. The
+ * program opens and initialises the driver before MPI_Init (early) or after a
+ * third of the rounds (late), or only opens it (unused). */
 #include "accelerators/cuda.h"
 #include <dlfcn.h>
 #include <mpi.h>

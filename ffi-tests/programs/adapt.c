@@ -4,8 +4,8 @@
  *
  *   mpirun -n 4 adapt STEPS [PHASES]
  *
- * MPI_Pcontrol(2) announces a set-up, MPI_Pcontrol(1) marks its end. PHASES:
- * number of times that the table grows (default 1).
+ * MPI_Pcontrol(2) announces each set-up but the first; MPI_Pcontrol(1) marks the
+ * end of each. PHASES: number of times that the table grows (default 1).
  */
 #include <mpi.h>
 #include <stdint.h>

@@ -4,12 +4,12 @@
  *
  *   mpirun -n 4 adapting RANKS [unmap]
  *
- * RANKS is a list such as 1,3. All ranks compute until a file `change` exists.
- * They begin to look for it after a while, as the first part may be replayed
- * later. Then the named ranks change some pages (or unmap a part and map it
- * again), and rank 0 reports it. All ranks wait, outside of MPI, until a file
- * `go-on` exists. Later they wait again, for a file `end`. The output at the
- * end depends on the data only.
+ * RANKS is a list such as 1,3. All ranks compute until rank 0 finds a file
+ * `change`. Rank 0 searches only after some steps, since the first steps may be
+ * replayed later. Then the named ranks change some pages (or unmap a part and
+ * map it again), and rank 0 prints a line. All ranks wait, outside of MPI, until
+ * a file `go-on` exists. Later they wait again, for a file `end`. The output at
+ * the end depends on the data only.
  */
 #define _GNU_SOURCE
 #include <mpi.h>

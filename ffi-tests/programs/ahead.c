@@ -1,6 +1,6 @@
 /*
- * The data of a partitioned message stay until the next one is started, even if
- * its sender is ahead.
+ * Received data of a partitioned message stay until the receiver starts the next
+ * message, even if the sender has already started that message.
  */
 #include "check.h"
 

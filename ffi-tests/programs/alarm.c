@@ -1,10 +1,13 @@
 /*
  * Timers that start threads, and one that signals a thread, beside collectives.
  *
- * One timer expires repeatedly, and some expire once in every round. The
- * program waits for each of them, so that a lost timer blocks it. With "orphan"
- * after rounds and pause, the thread that is signalled exits. With "seldom", no
- * timer is active during collectives.
+ *     alarm [rounds [pause in milliseconds [orphan | seldom]]]
+ *
+ * One timer that starts threads and the one that signals expire repeatedly; some
+ * timers expire once in every round. The program waits for each timer, so that a
+ * lost timer blocks the program. With `orphan`, the thread that is to be
+ * signalled exits. With `seldom`, there are only timers that expire once, and
+ * none is active during collectives.
  */
 #define _GNU_SOURCE
 #include "check.h"

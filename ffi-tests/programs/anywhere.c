@@ -1,5 +1,5 @@
 /*
- * Programs without a collective over all ranks: anywhere HOW STEPS.
+ * Loops without a blocking collective over all ranks: anywhere HOW STEPS.
  *
  * HOW is one of:
  *
@@ -10,13 +10,13 @@
  * - `rows`: a ring, and collectives of rows and columns
  * - `sparse`: synchronous sends and a non-blocking barrier
  * - `looks`: MPI_Request_get_status, MPI_Parrived and MPI_Buffer_detach
- * - `memory`: waits without MPI
+ * - `memory`: pairs, in which one rank waits in shared memory, without MPI
  * - `post`: halos by post, start, complete and wait of windows
- * - `locks`: sums under locks of windows, of all kinds
+ * - `locks`: sums under all kinds of locks of windows
  * - `queue`: tasks by MPI_Fetch_and_op and results by MPI_Accumulate in one
  *   access epoch of MPI_Win_lock_all
- * - `fences`: windows of rows
- * - `record`: a ring that writes a file by MPI
+ * - `fences`: fences of windows of rows and of columns
+ * - `record`: a ring that writes and reads a file by MPI
  */
 #include <mpi.h>
 #include <sched.h>

@@ -1,6 +1,6 @@
 /*
- * A log that all ranks have open and append to, one after the other. Other
- * ranks may still be in the collective before.
+ * A log that all ranks have open and append to, one after the other. While a rank
+ * appends, other ranks may still be in the preceding collective.
  */
 #include "check.h"
 #include <fcntl.h>

@@ -1,6 +1,7 @@
 /*
  * A child process of each rank appends to a file of the rank, once, between two
- * collectives. It is started by the command APPENDS_BY, if that is set.
+ * collectives. The environment variable APPENDS_BY may contain a command that
+ * starts the child process.
  */
 #include "check.h"
 

@@ -1,6 +1,6 @@
 /*
  * Signals that the program has blocked stay pending for the program. No thread
- * of a library that does not block them receives them.
+ * of a library receives such a signal, even if the thread does not block it.
  */
 #include "check.h"
 #include <signal.h>

@@ -1,4 +1,4 @@
-/* Buffered sends; the buffer stays attached from round to round. */
+/* Buffered sends; the buffer stays attached over several rounds. */
 #include "check.h"
 
 enum { LARGE = 20000 };

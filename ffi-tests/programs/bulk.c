@@ -1,5 +1,5 @@
 /*
- * Large messages in a ring, in both directions at a time.
+ * Large messages in a ring, in both directions at once.
  *
  *     bulk [rounds [pause in milliseconds [MiB of each message]]]
  *

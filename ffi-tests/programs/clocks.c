@@ -4,7 +4,7 @@
  *
  *   mpirun -n 4 clocks COLLECTIVES [signals]
  *
- * With `signals`, a handler reads a clock repeatedly, on its own stack.
+ * With `signals`, a signal handler reads clocks repeatedly, on its own stack.
  */
 #define _GNU_SOURCE
 #include <mpi.h>

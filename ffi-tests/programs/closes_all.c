@@ -1,7 +1,7 @@
 /*
  * closes_all HOW [rounds]: closes all descriptors except the first three before
- * MPI_Init, as programs do without knowledge of inherited ones. HOW is
- * "range", "from", "loop" or "call" (syscall).
+ * MPI_Init, as programs do that need no inherited descriptors. HOW is "range"
+ * (close_range), "from" (closefrom), "loop" (close) or "call" (syscall).
  */
 #define _GNU_SOURCE
 #include "check.h"

@@ -1,6 +1,6 @@
 /*
- * All collectives on all processes and on some, blocking and not, also in
- * place.
+ * Blocking and nonblocking collectives of all kinds except those of
+ * neighbourhoods, on all processes and on some, also in place.
  */
 #include "check.h"
 

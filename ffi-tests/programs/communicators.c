@@ -1,6 +1,6 @@
 /*
- * Communicators of all origins, their names, hints and comparison; some live on
- * from round to round.
+ * Communicators that are made in many ways, their names, hints and comparison;
+ * some live on from round to round.
  */
 #include "check.h"
 

@@ -1,13 +1,13 @@
-/* Constructors over processes without a common communicator, in several threads
- * concurrently (MPI_THREAD_MULTIPLE).
+/* Communicators are made in several threads concurrently (MPI_THREAD_MULTIPLE),
+ * by procedures that are not collective over one communicator.
  *
  *   constructors ROUNDS [ports]
  *
- * One thread makes intercommunicators, one makes communicators of groups, and
- * one those of groups alone. With `ports`, one thread accepts the process below
- * and one connects to the process above. Two threads wait in MPI until other
- * threads of their process have sent messages that let the remaining ranks
- * continue. */
+ * One thread makes intercommunicators, one makes communicators of groups within a
+ * communicator, and one makes communicators of groups alone. With `ports`, one
+ * thread accepts the process below and one connects to the process above. Two of
+ * the threads wait in a constructor until another thread of their process has
+ * sent a message without which other ranks do not call the constructor. */
 #include <mpi.h>
 #include <pthread.h>
 #include <stdatomic.h>

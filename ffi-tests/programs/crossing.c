@@ -1,7 +1,7 @@
 /*
- * A collective that its root leaves early. The root then sends a message that
- * matches a receive posted before, while a message from another rank is in
- * flight to that process.
+ * A broadcast that its root leaves early. The root then sends a message to rank
+ * 1, which has posted a matching receive before the broadcast. A message from
+ * another rank is in flight to rank 1 meanwhile.
  *
  *     crossing [steps]
  */

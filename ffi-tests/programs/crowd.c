@@ -3,9 +3,8 @@
  *
  *   crowd USER SECONDS FILE
  *
- * It ends early when FILE exists. It prints the number of ports found, up to
- * three, and how many of its connections to each of the last ports were left
- * open. */
+ * The program ends early when FILE exists. It prints the number of ports found,
+ * up to three, and how many of all its connections were still open after 0.3 s. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>

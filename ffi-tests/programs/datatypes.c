@@ -1,6 +1,6 @@
 /*
- * Datatypes of all constructors: layout, contents, use in messages and packing.
- * All live on from round to round.
+ * Datatypes of nearly all constructors: layout, contents, use in messages and
+ * packing. All live on from round to round.
  */
 #include "check.h"
 #include <stddef.h>

@@ -3,9 +3,9 @@
  *
  *   mpirun -n 4 executes_itself
  *
- * It calls execve(2) directly, which loses the environment that understudy
- * hides from the program. Prints rank and size; each process would be a job of
- * one rank.
+ * The program calls execve(2) directly, which loses the environment that
+ * understudy hides from the program. Without that environment each process could
+ * become a job of one rank, which the printed rank and size would show.
  */
 #include <mpi.h>
 #include <stdio.h>

@@ -5,8 +5,8 @@
  *     fills [rounds [pause in milliseconds [directory]]]
  *
  * Rank 0 starts a process that writes a file until no space is left. The file
- * is in no checkpoint, since the program itself does not write it. `-` fills
- * nothing.
+ * is in no checkpoint, since the program itself does not write it. With `-` as
+ * directory, nothing is filled.
  */
 #include "check.h"
 

@@ -1,8 +1,8 @@
 /*
  * The error handler for errors without an object, and for errors of objects
- * without a handler. It is that of MPI_COMM_WORLD or of MPI_COMM_SELF,
- * depending on which of them the program has set. Then, the results of the
- * procedures.
+ * without a handler. This handler is that of MPI_COMM_WORLD or of MPI_COMM_SELF,
+ * depending on which of them the program has set. The error classes that the
+ * procedures return are recorded as well.
  */
 #include "check.h"
 

@@ -6,8 +6,7 @@
  * - `once`: one session lasts from beginning to end
  * - `again`: each session lasts for three rounds; then there is none for a
  *   moment (Open MPI 5.0.11 alone crashes in this case)
- * - `world`: MPI_Init and MPI_Finalize are called in the middle, with sessions
- *   before, meanwhile and after
+ * - `world`: as `once`, and MPI_Init and MPI_Finalize are called in the middle
  * - `after`: MPI_Init and MPI_Finalize are called first, then as `again`
  */
 #include <mpi.h>

@@ -1,7 +1,7 @@
 /*
- * kernel_state ROUNDS PAUSE KIND [LAST]: rank 1 makes an object of KIND in
- * round 3 that no other process could get, and removes it in round LAST
- * (default: at the end). The use of the object does not matter here.
+ * kernel_state ROUNDS PAUSE KIND [LAST]: in round 3, rank 1 makes an object of
+ * the kernel that no other process could get, of this KIND. It removes the object
+ * in round LAST (default: the last one). The object is not used otherwise.
  */
 #define _GNU_SOURCE
 #include "check.h"

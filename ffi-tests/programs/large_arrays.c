@@ -1,6 +1,7 @@
 /*
- * Collectives whose arrays and counts do not fit in an int (MPI 4.0): blocks
- * that are gigabytes apart, and every kind of reduction.
+ * Collectives of procedures for large counts (MPI 4.0): blocks that are gigabytes
+ * apart, with displacements that do not fit in an int, and every kind of
+ * reduction.
  */
 #include "check.h"
 #include <sys/mman.h>

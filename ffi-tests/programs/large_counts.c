@@ -1,6 +1,7 @@
 /*
- * Procedures for large counts (MPI 4.0) with counts of all sizes that can be
- * observed, and other additions of MPI 4.1 and 5.0.
+ * Procedures for large counts (MPI 4.0): with small counts of data, and with counts
+ * above those of an int for which no data are sent. Also, other additions of MPI
+ * 4.1 and 5.0.
  */
 #include "check.h"
 

@@ -1,7 +1,8 @@
 /*
- * Attributes of MPI_COMM_SELF whose delete functions communicate at the begin
- * of MPI_Finalize (MPI 4.1, 11.2.4). The other ranks wait for a message of rank
- * 0 before they call it. Also, thousands of requests that are freed at once.
+ * Attributes of MPI_COMM_SELF whose delete functions communicate at the beginning
+ * of MPI_Finalize (MPI 4.1, 11.2.4). The other ranks wait for a message from the
+ * delete function of rank 0 before they call MPI_Finalize. Also, thousands of
+ * requests that are freed at once.
  */
 #include "check.h"
 

@@ -1,6 +1,6 @@
 /*
  * lowest: open(2) returns the lowest free number (POSIX). Repeatedly opens and closes a
- * file between calls of MPI, and counts how often it had another number than the first
+ * file between calls of MPI, and counts how often its number was not that of the first
  * time.
  *
  *   mpirun -n 4 lowest STEPS

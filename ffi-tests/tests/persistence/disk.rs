@@ -1,4 +1,4 @@
-//! The disk level: restarts of whole jobs, damaged files, and the loss of all replicas.
+//! The disk level: restarts of whole jobs, damaged files, lost replicas, and full disks.
 
 use crate::persistence::restarted_job::{
     WORKERS, assert_as_undisturbed, assert_killed, assert_like, file, job, joined, killed, newest,
@@ -20,8 +20,8 @@ use std::process::Command;
 fn assert_refused(outcome: &Outcome, words: &[&str]) {
     outcome.assert_status(REFUSED);
     for word in words {
-        let said = outcome.own_lines().iter().any(|line| line.contains(word));
-        outcome.check(said, &format!("no line of ours says `{word}`"));
+        let is_reported = outcome.own_lines().iter().any(|line| line.contains(word));
+        outcome.check(is_reported, &format!("no line of understudy has `{word}`"));
     }
     outcome.check(outcome.stdout.is_empty(), "the program has run");
     outcome.assert_nothing_left();
@@ -43,8 +43,8 @@ fn a_job_that_was_killed_as_a_whole_resumes() {
 
 #[test]
 fn a_job_that_was_killed_with_its_launcher_resumes() {
-    // Output that the launcher had not passed on is lost with it, so the output of the first part
-    // is not compared.
+    // Output that the launcher had not passed on is lost with the launcher, so the output of the
+    // first run is not compared.
     let case = heat2d();
     let mut first = job(&case)
         .killed_as_a_whole(on_disk(3), KillScope::Everything)
@@ -113,7 +113,7 @@ fn length(path: &Path) -> u64 {
 
 type Damage = fn(&Path);
 
-/// Ways to damage a file, and words of the message about each.
+/// Damages to a file of a checkpoint: name, function, and words of the message.
 const DAMAGES: &[(&str, Damage, &str)] = &[
     (
         "a bit of the pages",
@@ -227,7 +227,9 @@ fn a_restart_without_protection_does_not_start_anew() {
     unprotected.check(unprotected.stdout.is_empty(), "the program has run");
 }
 
-/// The only checkpoint is the first, and one worker fails before writing it.
+/// Worker 1 is killed before it writes the first checkpoint, which remains the only one.
+///
+/// The replacement writes the checkpoint to disk, and a restart continues from there.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn what_a_dead_worker_had_not_written_its_understudy_writes() {
@@ -244,9 +246,10 @@ fn what_a_dead_worker_had_not_written_its_understudy_writes() {
     assert_as_undisturbed(&case, &first.stdout, second);
 }
 
-/// No rollback is possible after all workers have met in MPI_Finalize.
+/// A worker is killed when all have met in MPI_Finalize; no checkpoint stays on disk.
 ///
-/// Checkpoints that are left would stop the next job in this directory.
+/// No rollback is possible then, and checkpoints that are left would stop the next job in this
+/// directory.
 #[test]
 fn a_worker_that_dies_when_all_have_met_leaves_no_epochs() {
     let case = heat2d();
@@ -286,13 +289,13 @@ fn a_worker_that_dies_with_its_copy_is_restored_from_disk() {
 }
 
 /// Makes a job that opens, changes, renames and removes files between checkpoints.
-fn files() -> Job {
+fn files_job() -> Job {
     Job::new(paths::test_program("files"), &["300", "2000"]).interval("0.1s")
 }
 
 #[track_caller]
 fn assert_same_files(outcome: &Outcome) {
-    let undisturbed = native(files());
+    let undisturbed = native(files_job());
     let names = undisturbed.files();
     outcome.check(
         outcome.files() == names,
@@ -301,24 +304,25 @@ fn assert_same_files(outcome: &Outcome) {
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     outcome.assert_like(&undisturbed, &names);
     let left = fs::read_dir(outcome.disk()).map_or(0, Iterator::count);
-    outcome.check(left == 0, "something is left on disk");
+    outcome.check(left == 0, "files are left in the directory of checkpoints");
 }
 
 #[test]
 #[ignore = "a variant: make test-all"]
 fn a_restart_finds_files_as_they_were() {
-    let mut first = killed(files().disk(), 3);
-    let again = files().disk().env("UNDERSTUDY_RESTART", "1");
+    let mut first = killed(files_job().disk(), 3);
+    let again = files_job().disk().env("UNDERSTUDY_RESTART", "1");
     let mut second = again
         .killed_as_a_whole(on_disk(8), KillScope::Job)
         .run_after(&mut first);
     assert_killed(&second);
-    // The last checkpoint is lost, so changes of files before the last restart are undone, too.
+    // The last checkpoint is damaged. The third run continues from the one before, and undoes all
+    // changes of files since then.
     let last = checkpoints_on_disk(&second.disk(), WORKERS)
         .pop()
         .expect("there are checkpoints on disk");
     cut(&file(&second.disk(), last, 1), 9);
-    let mut third = files()
+    let mut third = files_job()
         .disk()
         .env("UNDERSTUDY_RESTART", "1")
         .run_after(&mut second);
@@ -327,7 +331,7 @@ fn a_restart_finds_files_as_they_were() {
     assert_same_files(&third);
 }
 
-/// Children of the ranks change files.
+/// Children of the ranks change files; a restart and a recovery undo the changes.
 #[test]
 fn a_restart_finds_files_of_child_processes_as_they_were() {
     let job = || Job::new(paths::test_program("table/child_files"), &["25", "20"]).interval("0.1s");
@@ -348,7 +352,7 @@ fn a_restart_finds_files_of_child_processes_as_they_were() {
 #[ignore = "a variant: make test-all"]
 fn files_are_those_of_the_checkpoint_on_disk() {
     let at = on_disk(4);
-    let job = files()
+    let job = files_job()
         .disk()
         .spares(2)
         .env("UNDERSTUDY_BUDDY_OFFSET", "1")
@@ -356,7 +360,10 @@ fn files_are_those_of_the_checkpoint_on_disk() {
     let outcome = job.kill(Kill::at(1, at)).kill(Kill::at(2, at)).run();
     outcome.assert_success();
     assert_same_files(&outcome);
-    outcome.check(outcome.takeovers().len() == 2, "not both were replaced");
+    outcome.check(
+        outcome.takeovers().len() == 2,
+        "not exactly two workers were replaced",
+    );
     outcome.assert_nothing_left();
 }
 
@@ -364,7 +371,7 @@ fn files_are_those_of_the_checkpoint_on_disk() {
 struct Mount(PathBuf);
 
 impl Mount {
-    /// Mounts the file system; prints the reason and returns `None` without the permission.
+    /// Mounts the file system; without permission, prints the reason and returns `None`.
     fn new(options: &str) -> Option<Mount> {
         let path = tempfile::tempdir()
             .expect("there is room for temporary files")
@@ -414,11 +421,11 @@ fn a_disk_that_is_full_or_cannot_be_written_is_reported_once_and_the_job_continu
         outcome.assert_recovered(&native(case.job()), case.files, &[1]);
         outcome.check(
             count_lines_with(&outcome, "[checkpoints-not-written]") == 1,
-            "it was not told once",
+            "the failure to write was not reported exactly once",
         );
         outcome.check(
             count_lines_with(&outcome, why) == 1,
-            &format!("no line says `{why}`"),
+            &format!("not exactly one line has `{why}`"),
         );
     };
     check(
@@ -451,29 +458,29 @@ fn a_disk_with_new_space_is_used() {
         .env("UNDERSTUDY_DISK", &full.0.to_string_lossy())
         .watch(move |ranks| {
             let work = PathBuf::from(format!("/proc/{}/cwd", ranks[&0].pid));
-            let Ok(said) = fs::read_to_string(work.join("../stderr")) else {
+            let Ok(stderr) = fs::read_to_string(work.join("../stderr")) else {
                 return false;
             };
-            if !has_room && said.contains(FULL) {
+            if !has_room && stderr.contains(FULL) {
                 let mut command = Command::new("mount");
                 command.args(["-o", "remount,size=64m"]).arg(&path);
                 has_room = command.status().is_ok_and(|status| status.success());
             }
-            has_room && said.contains(ROOM) && fs::write(work.join(END), "").is_ok()
+            has_room && stderr.contains(ROOM) && fs::write(work.join(END), "").is_ok()
         });
     let outcome = job.run();
     outcome.assert_success();
     outcome.check(
         outcome.stdout == b"4 ranks: computed\n",
-        "the program's output is another one",
+        "the program's output differs",
     );
     outcome.check(
         count_lines_with(&outcome, FULL) == 1,
-        "it was not told once",
+        "the lack of space was not reported exactly once",
     );
     outcome.check(
         count_lines_with(&outcome, ROOM) == 1,
-        "that it works again was not told once",
+        "the new space was not reported exactly once",
     );
 }
 

@@ -1,6 +1,6 @@
 //! Files that jobs leave: `understudy inspect` shows them, `understudy clean` removes them.
 //!
-//! Files that are still needed are kept.
+//! Files that are still needed are kept. A job ends with the command that runs it.
 
 use ffi_tests::command::{CommandResult, UnderstudyCommand, understudy};
 use ffi_tests::native_runs::native;
@@ -21,7 +21,9 @@ fn inspect(work: &Path, arguments: &[&str]) -> (CommandResult, String) {
     (ran, text)
 }
 
-/// A job of three workers that was killed after some checkpoints, with event files.
+/// Returns the directory of a job of three workers that SIGTERM has ended.
+///
+/// The job has left checkpoints on disk and event files.
 fn lost_job() -> tempfile::TempDir {
     let work = tempfile::tempdir().expect("there is room for temporary files");
     let start = [
@@ -39,7 +41,7 @@ fn lost_job() -> tempfile::TempDir {
     let (directory, mut is_ended) = (work.path().to_owned(), false);
     let ran = UnderstudyCommand::new(work.path(), &[&start[..], &program].concat())
         .during(move |child| {
-            if !is_ended && epochs(&directory).len() >= 6 {
+            if !is_ended && epoch_files(&directory).len() >= 6 {
                 is_ended = processes::terminate(child.id());
             }
         })
@@ -48,8 +50,8 @@ fn lost_job() -> tempfile::TempDir {
     work
 }
 
-/// Files of the first checkpoint on disk.
-fn epochs(work: &Path) -> Vec<PathBuf> {
+/// Returns the files of all checkpoints on disk, the oldest first.
+fn epoch_files(work: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(work.join("disk"))
         .into_iter()
         .flatten()
@@ -90,7 +92,7 @@ fn files_of_a_lost_job_are_inspected() {
     ran.assert(3, &["nowhere: "]);
 
     // In one file, a bit differs, then the end is missing, then all but the magic number.
-    let files = epochs(work.path());
+    let files = epoch_files(work.path());
     let whole = std::fs::read(&files[0]).expect("it is there");
     let mut damaged = whole.clone();
     damaged[whole.len() / 2] ^= 1;
@@ -117,8 +119,8 @@ fn files_of_a_lost_job_are_inspected() {
     );
 }
 
-/// Makes a file such as a job leaves whose launcher no longer exists.
-fn remains(name: &str, host: &str, age: Duration) -> PathBuf {
+/// Makes a file as a job leaves it whose launcher no longer exists.
+fn make_leftover(name: &str, host: &str, age: Duration) -> PathBuf {
     // No process has this PID (proc(5), /proc/sys/kernel/pid_max).
     let path = private_directories::in_memory().join(format!("{name}prterun-{host}-4194305@1-0"));
     std::fs::write(&path, [0; 4096]).expect("the job that runs has made the directory");
@@ -158,15 +160,15 @@ fn leftovers_are_removed_and_files_of_living_jobs_stay() {
                 .filter(|entry| entry.file_name().to_string_lossy().contains("@1-"))
                 .count();
             if found.get().is_none() && ledgers >= 4 && child.id() > 0 {
-                // The files are made as late as this: earlier, daemons of other tests would have
-                // removed them.
+                // The files are made just before the command runs, since daemons of other tests
+                // remove such files.
                 let paths = [
-                    remains("understudy-", &here, Duration::ZERO),
-                    remains(".understudy-", "ffi-test", Duration::from_secs(3600)),
+                    make_leftover("understudy-", &here, Duration::ZERO),
+                    make_leftover(".understudy-", "ffi-test", Duration::from_secs(3600)),
                 ];
                 // A file that a job of another node has just written is kept, since this node
                 // cannot find out if that job still runs.
-                let living = remains("understudy-", "ffi-test-living", Duration::ZERO);
+                let living = make_leftover("understudy-", "ffi-test-living", Duration::ZERO);
                 let dry = understudy(&["clean", "--dry-run"]);
                 let is_listed = paths
                     .iter()
@@ -185,7 +187,7 @@ fn leftovers_are_removed_and_files_of_living_jobs_stay() {
     assert_eq!(
         ended.get(),
         Some((true, true, true, true)),
-        "(listed, there, gone, spared)"
+        "(listed by the dry run, kept by the dry run, removed, file of a living job kept)"
     );
     let native = native(Job::new(heat(), &["300", "300", "20000"]).workers(3));
     assert!(
@@ -198,6 +200,8 @@ fn leftovers_are_removed_and_files_of_living_jobs_stay() {
 /// Time within which a job ends after its launcher was killed.
 const END: Duration = Duration::from_secs(5);
 
+/// `understudy run` is killed; its job ends and leaves no process and no file.
+///
 /// A job that outlives the command could not be stopped, and would disturb a restart.
 #[test]
 fn a_job_ends_with_the_command_that_runs_it() {
@@ -219,7 +223,7 @@ fn a_job_ends_with_the_command_that_runs_it() {
     assert_eq!(ran.code(), None, "{}", ran.stderr);
     std::thread::sleep(END);
     let job = job.borrow();
-    assert!(!job.is_empty(), "nothing was killed");
+    assert!(!job.is_empty(), "the command has ended before the kill");
     // The names of relays and files contain the launcher's PID.
     let name = |pid: &u32| format!("-{pid}@");
     let relays = job
@@ -235,9 +239,9 @@ fn a_job_ends_with_the_command_that_runs_it() {
     assert_eq!(left, Vec::<u32>::new(), "processes are left");
     let files = paths::shared_memory().into_iter();
     let files = files.map(|entry| entry.file_name().to_string_lossy().into_owned());
-    let is_its = |file: &String| job.iter().any(|pid| file.contains(&name(pid)));
+    let is_of_job = |file: &String| job.iter().any(|pid| file.contains(&name(pid)));
     assert_eq!(
-        files.filter(is_its).collect::<Vec<_>>(),
+        files.filter(is_of_job).collect::<Vec<_>>(),
         Vec::<String>::new()
     );
 }
@@ -265,7 +269,7 @@ fn only_old_incomplete_checkpoints_are_removed() {
         9999,
     );
     let other = file("results.part", 9999);
-    // The command cleans the node as well.
+    // The command removes leftovers of the whole node as well.
     paths::wait_for_turn();
     let text = understudy(&["clean", &*work.path().to_string_lossy()]);
     assert!(text.contains("never completed"), "{text}");

@@ -1,6 +1,6 @@
 //! A job that was killed as a whole continues from its disk level.
 //!
-//! Files that jobs leave can be inspected and removed, and files in use are kept.
+//! Files that jobs leave can be inspected and removed; files in use are kept.
 
 pub mod disk;
 mod left_behind;

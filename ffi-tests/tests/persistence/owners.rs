@@ -15,7 +15,7 @@ fn heat() -> String {
     paths::example("heat2d").to_string_lossy().into_owned()
 }
 
-fn line(options: &[&str]) -> Vec<String> {
+fn command_line(options: &[&str]) -> Vec<String> {
     let run = [
         "run",
         "-n",
@@ -34,7 +34,7 @@ fn line(options: &[&str]) -> Vec<String> {
 }
 
 fn run(work: &Path, options: &[&str]) -> UnderstudyCommand {
-    let line = line(options);
+    let line = command_line(options);
     let words: Vec<&str> = line.iter().map(String::as_str).collect();
     UnderstudyCommand::new(work, &words)
 }
@@ -51,7 +51,7 @@ fn a_second_job_is_refused_while_the_first_one_runs() {
             {
                 let second = |options: &[&str]| {
                     let mut command = Command::new(paths::product("understudy"));
-                    let command = command.args(line(options)).current_dir(&directory);
+                    let command = command.args(command_line(options)).current_dir(&directory);
                     command.output().expect("it is there")
                 };
                 found.replace(Some([second(&["--restart"]), second(&[])]));

@@ -28,7 +28,9 @@ pub const fn on_disk(epoch: u64) -> Trigger {
     Trigger::OnDisk { workers, epoch }
 }
 
-/// Kills all ranks at once when some checkpoints are on disk.
+/// Runs a job, which is ended by SIGTERM when this checkpoint is on disk.
+///
+/// The job loses none of its output.
 pub fn killed(job: Job, epoch: u64) -> Outcome {
     let outcome = job.killed_as_a_whole(on_disk(epoch), KillScope::Job).run();
     assert_killed(&outcome);
@@ -40,11 +42,13 @@ pub fn assert_killed(outcome: &Outcome) {
     let hit = outcome.killed.iter().filter(|killed| killed.hit).count();
     outcome.check(
         hit == WORKERS as usize + 1,
-        "the job came to its end before it was killed",
+        "the job has ended before it was killed",
     );
 }
 
-/// Checkpoint of the line about a restart, and lines and bytes of output to keep.
+/// Checkpoint from which a job was restarted, and the earlier output to keep.
+///
+/// The output to keep is a number of lines and a number of bytes of the next line.
 pub fn restart(outcome: &Outcome) -> Option<(u64, usize, usize)> {
     let number = |text: &str| text.split(' ').next()?.parse().ok();
     let line = outcome
@@ -59,13 +63,13 @@ pub fn restart(outcome: &Outcome) -> Option<(u64, usize, usize)> {
     Some((number(epoch)?, number(place)? as usize, bytes? as usize))
 }
 
-/// Joins the output before a restart with that of the next run.
+/// Joins the output before a restart with that of the restarted job.
 ///
-/// Output after the place where the next run continues is dropped.
+/// Earlier output is dropped after the place where the restarted job continues.
 #[track_caller]
 pub fn joined(before: &[u8], next: &Outcome) -> Vec<u8> {
     let place = restart(next);
-    next.check(place.is_some(), "no line tells of a restart");
+    next.check(place.is_some(), "no line reports a restart");
     let (_, lines, bytes) = place.unwrap_or_default();
     let whole: usize = before
         .split_inclusive(|&byte| byte == b'\n')
@@ -74,7 +78,7 @@ pub fn joined(before: &[u8], next: &Outcome) -> Vec<u8> {
         .sum();
     next.check(
         before.len() >= whole + bytes,
-        "more was printed before the checkpoint than the job has printed",
+        "the job has printed less than the line about the restart says",
     );
     [&before[..whole + bytes], &next.stdout].concat()
 }

@@ -1,4 +1,4 @@
-//! The journal of the set-up phase: permitted operations, and damaged journals.
+//! The set-up log: operations that it can record, and damaged logs.
 
 use ffi_tests::native_runs::native;
 use ffi_tests::programs::{self, prints};
@@ -10,7 +10,7 @@ use ffi_tests::{Job, Kill, Outcome, Trigger, Verdicts, paths, run_directory, var
 use std::process::Command;
 use understudy_formats::events::Kind;
 
-/// True if a process has reported that the journal is damaged.
+/// True if a process has reported that a set-up log is damaged.
 fn has_refused_a_journal(outcome: &Outcome) -> bool {
     outcome
         .stderr
@@ -22,8 +22,8 @@ fn a_damaged_journal_is_never_replayed() {
     let case = programs::heat2d();
     let mut verdicts = Verdicts::default();
     for copy in variants(["half-journal", "journal"], 1) {
-        // Worker 2 stores the reduced replica of worker 1. Without the fault `no-memfd`, the
-        // persistent replica store of the failed worker would be used instead.
+        // Worker 2 stores the reduced replica of worker 1. Without the fault `no-memfd`, a whole
+        // replica in the persistent replica store of worker 1 could be used instead.
         let fault = format!("corrupt rank=2 at=thin.end copy={copy}; pretend no-memfd");
         let run = |job: Job, reduced: Trigger| job.fault(&fault).kill(Kill::at(1, reduced)).run();
         let lost = run(job(&case), ALL_REDUCED);
@@ -35,7 +35,10 @@ fn a_damaged_journal_is_never_replayed() {
                 "was not used",
             ];
             assert_lost(&lost, &words);
-            lost.check(has_refused_a_journal(&lost), "no process met the damage");
+            lost.check(
+                has_refused_a_journal(&lost),
+                "no process has reported the damage",
+            );
         });
         let both_reduced = Trigger::Reduced {
             workers: WORKERS,
@@ -54,7 +57,10 @@ fn a_damaged_journal_is_never_replayed() {
             verdicts.judge(&format!("{what}: {fault}"), || {
                 assert_like_undisturbed(&outcome, &case);
                 outcome.assert_taken_over(&[1]);
-                outcome.check(has_refused_a_journal(&outcome), "no process met the damage");
+                outcome.check(
+                    has_refused_a_journal(&outcome),
+                    "no process has reported the damage",
+                );
             });
         }
     }
@@ -73,7 +79,10 @@ fn a_journal_that_is_damaged_before_its_trial_replay_is_not_used() {
         verdicts.judge(&fault, || {
             assert_like_undisturbed(&outcome, &case);
             outcome.assert_taken_over(&[1]);
-            outcome.check(elided_pages(&outcome, 1) == (0, 0), "the copy was thinned");
+            outcome.check(
+                elided_pages(&outcome, 1) == (0, 0),
+                "the replica was reduced",
+            );
         });
     }
     verdicts.assert_all_good();
@@ -112,7 +121,7 @@ fn a_setup_that_is_not_the_same_twice_is_kept_as_it_was() {
     );
 }
 
-/// The replay makes other calls than were recorded, so replicas are not reduced.
+/// Replicas are not reduced if a replay makes other calls than were recorded.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn calls_that_are_not_the_same_twice_are_noticed() {
@@ -122,7 +131,10 @@ fn calls_that_are_not_the_same_twice_are_noticed() {
     let outcome = job(&case).fault("kill rank=1 at=cut.begin epoch=40").run();
     assert_like_undisturbed(&outcome, &case);
     outcome.assert_taken_over(&[1]);
-    outcome.check(elided_pages(&outcome, 1) == (0, 0), "the copy was thinned");
+    outcome.check(
+        elided_pages(&outcome, 1) == (0, 0),
+        "the replica was reduced",
+    );
 }
 
 #[test]
@@ -139,7 +151,7 @@ fn mpi_may_call_the_program_back_in_the_phase() {
     }
 }
 
-/// Compiles the program and its two libraries once.
+/// Compiles a program and its three libraries once, and makes its job.
 fn roundabout() -> Job {
     let directory = run_directory::filled_once("roundabout", |directory| {
         let source = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/roundabout.c");
@@ -189,7 +201,7 @@ fn libraries_may_call_mpi_in_constructors_and_through_pointers() {
     let undisturbed = native(case.job());
     undisturbed.check(
         String::from_utf8_lossy(&undisturbed.stdout).contains("right before MPI_Init"),
-        "the constructor asks before MPI_Init",
+        "no constructor has called MPI before MPI_Init",
     );
     assert_workers_recover(&case, 100);
     let in_the_phase = job(&case)
@@ -202,7 +214,9 @@ fn libraries_may_call_mpi_in_constructors_and_through_pointers() {
 }
 
 /// Largest number of pages that differed in a trial replay; `None` without trial replays.
-fn different(outcome: &Outcome) -> Option<u64> {
+///
+/// A trial replay that failed counts as one page more.
+fn most_different_pages(outcome: &Outcome) -> Option<u64> {
     let events = (0..WORKERS).flat_map(|rank| outcome.events(rank));
     let found = events.filter_map(|record| match record.kind {
         Kind::TrialReplay {
@@ -221,10 +235,10 @@ fn clocks_are_answered_from_the_journal() {
     let outcome = job(&case).kill(Kill::at(1, ALL_REDUCED)).run();
     assert_like_undisturbed(&outcome, &case);
     outcome.assert_taken_over(&[1]);
-    println!("pages that differ: {:?}", different(&outcome));
+    println!("pages that differ: {:?}", most_different_pages(&outcome));
     outcome.check(
-        different(&outcome) == Some(0),
-        "not everything came out equal",
+        most_different_pages(&outcome) == Some(0),
+        "pages differ, or a trial replay has failed",
     );
     outcome.check(
         rebuilt(&outcome, WORKERS) > 50,
@@ -248,7 +262,7 @@ fn phase(what: &'static str, make: fn() -> Job) -> ffi_tests::programs::TestProg
     prints(what, make)
 }
 
-/// Calls and bytes of the longest journal, and the longest that is kept.
+/// Calls and bytes of the longest set-up log, and the stored bytes, if any.
 fn longest_journal(outcome: &Outcome) -> (understudy_formats::events::Amount, Option<u64>) {
     let events = (0..WORKERS).flat_map(|rank| outcome.events(rank));
     let tables = events.filter_map(|record| match record.kind {
@@ -262,8 +276,10 @@ fn longest_journal(outcome: &Outcome) -> (understudy_formats::events::Amount, Op
     longest
 }
 
-/// Kills a worker when replicas are reduced; fails if the journal is longer than `most`.
-fn assert_short_journal(case: &ffi_tests::programs::TestProgram, most: u64) {
+/// Kills a worker when replicas are reduced; fails if a set-up log is too long.
+///
+/// The calls of each log must have fewer than `max_bytes`, and the log must be stored.
+fn assert_short_journal(case: &ffi_tests::programs::TestProgram, max_bytes: u64) {
     let outcome = job(case).kill(Kill::at(1, ALL_REDUCED)).run();
     assert_like_undisturbed(&outcome, case);
     outcome.assert_taken_over(&[1]);
@@ -273,7 +289,7 @@ fn assert_short_journal(case: &ffi_tests::programs::TestProgram, most: u64) {
     );
     let (journal, kept) = longest_journal(&outcome);
     outcome.check(
-        kept.is_some() && journal.bytes < most,
+        kept.is_some() && journal.bytes < max_bytes,
         &format!("{journal:?}"),
     );
 }
@@ -304,7 +320,9 @@ fn tests_in_vain_take_no_room() {
     assert_short_journal(&case, 20_000);
 }
 
-/// The recording ends without a cut, since none can occur during the calls.
+/// A set-up log that exceeds its limit ends at once, without a cut.
+///
+/// No cut can occur during the recorded calls.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn a_journal_ends_when_it_is_too_long() {
@@ -318,12 +336,12 @@ fn a_journal_ends_when_it_is_too_long() {
         .run();
     assert_like_undisturbed(&outcome, &case);
     let (journal, kept) = longest_journal(&outcome);
-    let is_in_time = (LIMIT..LIMIT + 10_000).contains(&journal.bytes);
-    outcome.check(kept.is_none() && is_in_time, &format!("{journal:?}"));
+    let ends_at_limit = (LIMIT..LIMIT + 10_000).contains(&journal.bytes);
+    outcome.check(kept.is_none() && ends_at_limit, &format!("{journal:?}"));
     let lines = outcome.own_lines();
     let count = lines
         .iter()
         .filter(|line| line.contains("UNDERSTUDY_JOURNAL_LIMIT"))
         .count();
-    outcome.check(count == 1, &format!("{count} lines say so"));
+    outcome.check(count == 1, &format!("{count} lines name the limit"));
 }

@@ -1,4 +1,4 @@
-//! Event files report the calls in the journals.
+//! Event files report the calls in the set-up logs.
 
 use ffi_tests::programs::{self, TestProgram};
 use ffi_tests::{Job, Outcome, Verdicts, paths, plain_commands};
@@ -34,7 +34,7 @@ fn assert_inspected(outcome: &Outcome, file: &str) {
     );
 }
 
-/// Ends the set-up log after the set-up of the gather-scatter library.
+/// Makes a job whose set-up log ends after the set-up of the gather-scatter library.
 fn recorded(case: &TestProgram) -> Job {
     case.job()
         .env("UNDERSTUDY_STATIC", "replay")
@@ -52,7 +52,7 @@ fn journals_add_up() {
             let tables = journals(&outcome);
             outcome.check(
                 tables.len() == WORKERS as usize,
-                "not every worker has told",
+                "not every worker has reported its calls",
             );
             let trials: BTreeMap<_, _> = outcome
                 .event_ranks()
@@ -80,10 +80,10 @@ fn journals_add_up() {
                     table
                         .rows
                         .is_sorted_by_key(|row| std::cmp::Reverse(row.calls.bytes)),
-                    "they are not sorted",
+                    "the rows are not sorted",
                 );
                 // The job may end before every worker has had its trial replay.
-                outcome.check(table.kept.is_some(), "it was given up");
+                outcome.check(table.kept.is_some(), "a log was abandoned");
                 let kept = trials.get(&table.worker).copied().or(table.kept);
                 outcome.check(
                     kept == table.kept,
@@ -101,7 +101,7 @@ fn journals_add_up() {
             };
             outcome.check(
                 has("MPI_Alltoallv", in_library),
-                &format!("the library's calls are not told: {:#?}", tables[0]),
+                &format!("the library's calls are not listed: {:#?}", tables[0]),
             );
             assert_inspected(&outcome, in_library);
         });
@@ -109,7 +109,9 @@ fn journals_add_up() {
     verdicts.assert_all_good();
 }
 
-/// The table of calls is needed most for a journal that has become too long.
+/// Workers also report the calls of a set-up log that has exceeded its limit.
+///
+/// The table of calls is needed most in this case.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn an_abandoned_journal_reports_its_calls() {

@@ -1,6 +1,7 @@
-//! Workers elide their own static data from their images.
+//! Workers elide static data from their own replicas.
 //!
-//! Static data that they have changed for the first time are rebuilt when they are rolled back.
+//! A worker that is rolled back rebuilds static data that it has changed for the first time since
+//! the checkpoint.
 
 use ffi_tests::native_runs::native;
 use ffi_tests::{Job, Outcome, Trigger, paths, processes};
@@ -14,19 +15,20 @@ const WORKERS: u32 = 4;
 const OWN_REDUCED: Trigger = Trigger::OwnReduced { workers: WORKERS };
 /// Exit status of a job that cannot be recovered.
 const LOST: i32 = 75;
-/// Least number of pages that each of the named ranks changes; see `programs/adapting.c`.
+/// Least number of pages that each changing rank changes; see `programs/adapting.c`.
 const CHANGED: u64 = 16;
-/// Numbers in the static data, and in the part that is mapped again.
-const CELLS: u64 = 1 << 21;
-const PART: u64 = 1 << 17;
-/// Pages of that part.
-const UNMAPPED: u64 = PART * 8 / 4096;
+/// Number of doubles of the table in the static data.
+const TABLE_CELLS: u64 = 1 << 21;
+/// Number of doubles of the static data that `unmap` maps again.
+const REMAPPED_CELLS: u64 = 1 << 17;
+/// Pages that `unmap` maps again.
+const REMAPPED_PAGES: u64 = REMAPPED_CELLS * 8 / 4096;
 
 fn adapting(arguments: &[&str]) -> Job {
     Job::new(paths::test_program("adapting"), arguments)
 }
 
-/// Protects the program, with its own images reduced.
+/// Makes a job whose workers elide static data from their own replicas.
 fn protected(arguments: &[&str]) -> Job {
     adapting(arguments)
         .interval("30calls")
@@ -37,8 +39,9 @@ fn protected(arguments: &[&str]) -> Job {
 /// Points at which the program waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stop {
-    /// The images have been reduced; the program has not changed its data.
+    /// The workers' own replicas are reduced; the program has not changed its data.
     Reduced,
+    /// The program has changed its data; no checkpoint has been taken since.
     Changed,
     /// Checkpoints have been taken since the program changed its data.
     Half,
@@ -46,11 +49,12 @@ enum Stop {
 
 type Ranks = BTreeMap<u32, processes::Process>;
 
-/// Calls `then` at each stop; the program continues when it returns true.
+/// Calls `then` at each stop, until `then` returns true and the program continues.
 fn disturb(job: Job, then: impl FnMut(Stop, &Ranks, &Path) -> bool + 'static) -> Outcome {
     disturb_from(OWN_REDUCED, job, then)
 }
 
+/// Performs [`disturb`] with another trigger of the first stop.
 fn disturb_from(
     first: Trigger,
     job: Job,
@@ -87,11 +91,11 @@ fn work_of(pid: u32) -> Option<PathBuf> {
     std::fs::read_link(format!("/proc/{pid}/cwd")).ok()
 }
 
-/// Kills ranks after they have changed data.
-fn disturb_by_deaths(job: Job, dead: &'static [u32]) -> Outcome {
+/// Kills ranks when the program has changed its data.
+fn disturb_by_deaths(job: Job, victims: &'static [u32]) -> Outcome {
     disturb(job, move |stop, ranks, _| {
         if stop == Stop::Changed {
-            dead.iter().for_each(|&rank| kill(ranks, rank));
+            victims.iter().for_each(|&rank| kill(ranks, rank));
         }
         true
     })
@@ -100,15 +104,15 @@ fn disturb_by_deaths(job: Job, dead: &'static [u32]) -> Outcome {
 fn kill(ranks: &Ranks, rank: u32) {
     assert!(
         processes::kill(ranks[&rank].pid),
-        "rank {rank} was gone already"
+        "rank {rank} has exited before the kill"
     );
 }
 
 /// Kills the template process of a rank.
 fn kill_template(ranks: &Ranks, rank: u32) {
-    let seeds = processes::attached_to(ranks[&rank].pid, "understudy-seed");
-    assert_eq!(seeds.len(), 1, "{seeds:?}");
-    assert!(processes::kill(seeds[0]));
+    let templates = processes::attached_to(ranks[&rank].pid, "understudy-seed");
+    assert_eq!(templates.len(), 1, "{templates:?}");
+    assert!(processes::kill(templates[0]));
 }
 
 fn sum(outcome: &Outcome, rank: u32, of: impl Fn(&Kind) -> Option<u64>) -> u64 {
@@ -126,9 +130,9 @@ fn rebuilt(outcome: &Outcome, rank: u32) -> u64 {
     })
 }
 
-/// Fails unless a rank has rebuilt its changed pages, or had none to rebuild.
+/// Fails unless a rank has rebuilt its changed pages, or none if `has_changed` is false.
 ///
-/// A few more pages are rebuilt because the program's libc has changed them.
+/// A few pages are rebuilt in any case, because the program's libc has changed them.
 fn check_rebuilt(outcome: &Outcome, rank: u32, has_changed: bool) {
     let pages = rebuilt(outcome, rank);
     outcome.check(
@@ -137,7 +141,7 @@ fn check_rebuilt(outcome: &Outcome, rank: u32, has_changed: bool) {
     );
 }
 
-fn like_undisturbed(outcome: &Outcome, arguments: &[&str]) {
+fn assert_like_undisturbed(outcome: &Outcome, arguments: &[&str]) {
     outcome.assert_success();
     outcome.assert_like(
         &native(
@@ -159,7 +163,7 @@ fn a_survivor_gets_back_what_it_has_just_changed() {
         ("0,1,2,3", vec![0, 1, 3]),
     ] {
         let outcome = disturb_by_deaths(protected(&[list]), &[2]);
-        like_undisturbed(&outcome, &[list]);
+        assert_like_undisturbed(&outcome, &[list]);
         outcome.assert_taken_over(&[2]);
         for rank in [0, 1, 3] {
             check_rebuilt(&outcome, rank, changers.contains(&rank));
@@ -171,11 +175,11 @@ fn a_survivor_gets_back_what_it_has_just_changed() {
 #[ignore = "a variant: make test-all"]
 fn unmapped_memory_is_restored() {
     let outcome = disturb_by_deaths(protected(&["0,3", "unmap"]), &[1]);
-    like_undisturbed(&outcome, &["0,3", "unmap"]);
+    assert_like_undisturbed(&outcome, &["0,3", "unmap"]);
     for rank in [0, 3] {
         let pages = rebuilt(&outcome, rank);
         outcome.check(
-            pages >= UNMAPPED,
+            pages >= REMAPPED_PAGES,
             &format!("rank {rank} has rebuilt {pages} pages"),
         );
     }
@@ -186,7 +190,7 @@ fn unmapped_memory_is_restored() {
 fn changed_pages_are_found_by_comparing_too() {
     let job = protected(&["0,1"]).env("UNDERSTUDY_TRACKING", "compare");
     let outcome = disturb_by_deaths(job, &[2]);
-    like_undisturbed(&outcome, &["0,1"]);
+    assert_like_undisturbed(&outcome, &["0,1"]);
     check_rebuilt(&outcome, 0, true);
 }
 
@@ -196,7 +200,7 @@ fn changed_pages_are_read_back_from_disk() {
     let job = protected(&["0,1"]).env("UNDERSTUDY_STATIC", "disk").disk();
     let job = job.env("UNDERSTUDY_DISK_EVERY", "1000000");
     let outcome = disturb_by_deaths(job, &[2]);
-    like_undisturbed(&outcome, &["0,1"]);
+    assert_like_undisturbed(&outcome, &["0,1"]);
     check_rebuilt(&outcome, 0, true);
 }
 
@@ -205,11 +209,14 @@ fn changed_pages_are_read_back_from_disk() {
 fn with_two_copies_two_may_die() {
     let job = protected(&["0,2"]).spares(2).env("UNDERSTUDY_COPIES", "2");
     let outcome = disturb_by_deaths(job, &[1, 2]);
-    like_undisturbed(&outcome, &["0,2"]);
+    assert_like_undisturbed(&outcome, &["0,2"]);
     check_rebuilt(&outcome, 0, true);
 }
 
-/// Changed pages are part of the replicas from the next checkpoint on, own and remote.
+/// A worker is killed when checkpoints have followed the changes; survivors rebuild nothing.
+///
+/// From the next checkpoint on, changed pages are part of both replicas of a worker:
+/// its own one and the one at its buddy.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn changed_pages_are_dynamic_afterwards() {
@@ -219,7 +226,7 @@ fn changed_pages_are_dynamic_afterwards() {
         }
         true
     });
-    like_undisturbed(&outcome, &["0,1"]);
+    assert_like_undisturbed(&outcome, &["0,1"]);
     outcome.assert_taken_over(&[1]);
     check_rebuilt(&outcome, 0, false);
 }
@@ -236,7 +243,7 @@ fn a_second_failure_finds_the_copies_in_order() {
         }
         true
     });
-    like_undisturbed(&outcome, &["0,1,2"]);
+    assert_like_undisturbed(&outcome, &["0,1,2"]);
     outcome.assert_taken_over(&[3, 0]);
 }
 
@@ -247,22 +254,22 @@ fn a_survivor_may_die_while_it_gets_its_pages_back() {
         .fault("kill rank=1 at=load.half");
     // Worker 2 stores the replica of 1, and worker 0 that of 3.
     let outcome = disturb_by_deaths(job, &[3]);
-    like_undisturbed(&outcome, &["0,1"]);
+    assert_like_undisturbed(&outcome, &["0,1"]);
     outcome.assert_taken_over(&[1, 3]);
 }
 
-/// A worker whose own image is damaged loads the replica of its buddy.
+/// A worker whose own replica is damaged loads the replica that its buddy stores.
 ///
-/// The buddy's replica lacks the pages that the worker has changed.
+/// The buddy's replica lacks the static pages that the worker has changed.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn a_damaged_copy_and_changed_pages() {
     let job = protected(&["0,1"]).fault("corrupt rank=1 copy=own at=detect.begin");
     let outcome = disturb_by_deaths(job, &[3]);
-    like_undisturbed(&outcome, &["0,1"]);
+    assert_like_undisturbed(&outcome, &["0,1"]);
 }
 
-/// After its template process has exited, a worker keeps complete images again.
+/// A worker whose template process is killed keeps a whole replica of its own again.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn the_process_that_replays_may_end() {
@@ -281,12 +288,15 @@ fn the_process_that_replays_may_end() {
         }
         true
     });
-    like_undisturbed(&outcome, &["0,1"]);
+    assert_like_undisturbed(&outcome, &["0,1"]);
     check_rebuilt(&outcome, 0, true);
     check_rebuilt(&outcome, 1, false);
 }
 
-/// Pages that a worker has changed at that time are lost, and never wrong.
+/// A template process is killed after its worker has changed static data.
+///
+/// The changed pages cannot be rebuilt when another worker fails: the job ends with a message, and
+/// never with wrong data.
 #[test]
 fn death_of_the_replaying_process_loses_the_job_with_a_message() {
     let lost = disturb(protected(&["0,1"]), |stop, ranks, _| {
@@ -297,10 +307,10 @@ fn death_of_the_replaying_process_loses_the_job_with_a_message() {
         true
     });
     let lines = lost.own_lines();
-    let named = lines
+    let is_reported = lines
         .iter()
         .any(|line| line.contains("static data cannot be rebuilt"));
-    lost.check(named, "no line says what is wrong");
+    lost.check(is_reported, "no line gives the cause");
     lost.check(
         lost.status.and_then(|status| status.code()) == Some(LOST),
         "another status than that of a loss",
@@ -310,8 +320,8 @@ fn death_of_the_replaying_process_loses_the_job_with_a_message() {
 /// Memory of a worker and its template process, in KiB.
 fn memory_of(ranks: &Ranks, rank: u32) -> u64 {
     let pid = ranks[&rank].pid;
-    let seeds = processes::attached_to(pid, "understudy-seed");
-    let all = seeds.into_iter().chain([pid]);
+    let templates = processes::attached_to(pid, "understudy-seed");
+    let all = templates.into_iter().chain([pid]);
     all.filter_map(processes::proportional_memory).sum()
 }
 
@@ -331,21 +341,22 @@ fn memory(mode: &'static str) -> u64 {
         }
         true
     });
-    like_undisturbed(&outcome, &["0,1"]);
+    assert_like_undisturbed(&outcome, &["0,1"]);
     found.get()
 }
 
-/// With complete images, 17 MiB of static data exist three times.
+/// Memory for replicas of 17 MiB of static data is saved twice in each worker.
 ///
-/// The program has them, the worker's own image, and the replica at the buddy.
+/// With whole replicas a worker has its own replica, and the replica that it stores for another
+/// worker, beside the data of the program.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn static_data_have_no_second_copy() {
     let (image, replay) = (memory("image"), memory("replay"));
     println!("{image} KiB with images, {replay} KiB with replay");
-    let table = (CELLS + PART) * 8 / 1024;
+    let static_data = (TABLE_CELLS + REMAPPED_CELLS) * 8 / 1024;
     assert!(
-        image > replay + 2 * table * 9 / 10,
+        image > replay + 2 * static_data * 9 / 10,
         "{image} KiB with images, {replay} KiB with replay"
     );
 }

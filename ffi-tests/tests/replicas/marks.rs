@@ -5,7 +5,7 @@ use ffi_tests::{Job, Outcome, paths};
 use understudy_formats::events::Kind;
 
 fn job(way: &str) -> Job {
-    // Long enough for checkpoints at intervals of time on a fast machine.
+    // 5000 rounds are long enough for checkpoints at intervals of time on a fast machine.
     let rounds = if way == "held" { "5000" } else { "1000" };
     Job::new(paths::test_program("marks"), &[way, rounds])
 }
@@ -20,7 +20,7 @@ fn assert_undisturbed(outcome: &Outcome, way: &str) {
     outcome.assert_nothing_left();
 }
 
-/// Number that the program has printed after a word, by rank.
+/// Number that a rank of the program has printed after a word.
 fn answered(outcome: &Outcome, rank: u32, word: &str) -> Option<i64> {
     let line = outcome
         .stderr
@@ -43,26 +43,32 @@ fn a_loop_without_collectives_has_checkpoints_at_marks() {
     let answer = |word| answered(&outcome, 2, word);
     outcome.check(
         answer("substitute") == Some(1),
-        "worker 2 does not know that it is another process",
+        "the replacement of worker 2 is not reported as one",
     );
     outcome.check(
         answer("recoveries") == Some(1) && answer("protected") == Some(1),
-        "it is told otherwise",
+        "worker 2 has another number of recoveries, or is not protected",
     );
     outcome.check(
         answered(&outcome, 1, "substitute") == Some(0),
-        "worker 1 is a survivor",
+        "worker 1, a survivor, is reported as a replacement",
     );
 }
 
-/// A few workers reach a point of all workers while a cut is agreed on.
+/// Requested checkpoints are taken beside those of the interval.
+///
+/// A few workers reach the call that requests a checkpoint, at which all workers take a cut, while
+/// a cut at any call is agreed on.
 #[test]
 fn checkpoints_are_taken_at_any_call_and_where_they_are_wanted() {
     let job = || Job::new(paths::test_program("marks"), &["slow", "2000"]);
     let outcome = job().interval("5ms").run();
     outcome.assert_success();
     outcome.assert_same_lines(&native(job()));
-    outcome.check(outcome.last_epoch(0) > 30, "there were none at other calls");
+    outcome.check(
+        outcome.last_epoch(0) > 30,
+        "there were only requested checkpoints",
+    );
 }
 
 #[test]
@@ -80,7 +86,7 @@ fn a_checkpoint_is_taken_where_it_is_wanted() {
     );
     outcome.check(
         answered(&outcome, 0, "cost") == Some(1),
-        "what one costs is not told",
+        "the cost of a checkpoint is not reported",
     );
 }
 
@@ -96,7 +102,10 @@ fn no_checkpoint_is_taken_while_a_worker_inhibits_it() {
             held.is_some_and(|held| held <= 1),
             &format!("{held:?} checkpoints meanwhile"),
         );
-        outcome.check(outcome.last_epoch(0) > 3, "there was none before or after");
+        outcome.check(
+            outcome.last_epoch(0) > 3,
+            "there was no checkpoint before or after",
+        );
     }
 }
 
@@ -107,17 +116,17 @@ fn without_the_layer_nothing_happens() {
     let answer = |word| answered(&outcome, 0, word);
     outcome.check(
         answer("protected") == Some(0) && answer("checkpoint") == Some(0),
-        "it is told otherwise",
+        "an unprotected program is reported as protected, or has a checkpoint",
     );
 }
 
 /// Bytes of the checkpoints of a worker after the first two.
 fn captured(outcome: &Outcome, rank: u32) -> u64 {
-    let of = |record: understudy_formats::events::Record| match record.kind {
+    let bytes_of = |record: understudy_formats::events::Record| match record.kind {
         Kind::Capture { epoch, bytes, .. } if epoch.0 > 2 => bytes,
         _ => 0,
     };
-    outcome.events(rank).into_iter().map(of).sum()
+    outcome.events(rank).into_iter().map(bytes_of).sum()
 }
 
 fn fields(way: &str) -> Job {
@@ -157,7 +166,7 @@ fn poison_finds_a_wrong_claim() {
     };
     assert!(
         is_same(run("0")),
-        "without a failure a wrong claim does not show"
+        "without a failure, a wrong claim changes the output"
     );
-    assert!(!is_same(run("1")), "poison does not show");
+    assert!(!is_same(run("1")), "poison does not change the output");
 }

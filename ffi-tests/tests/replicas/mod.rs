@@ -1,7 +1,7 @@
-//! A replacement has exactly the memory that the failed worker had at the checkpoint.
+//! A replacement has the memory that the failed worker had at the checkpoint.
 //!
-//! Replicas may leave out pages that a replay, a file, a function of the program or another copy
-//! restores.
+//! Replicas may elide pages that a replay, a file, a function of the program or the buddy's own
+//! replica restores, or that the program does not need.
 
 mod journal;
 mod journal_calls;

@@ -1,7 +1,7 @@
-//! Static data that are set up a second time.
+//! Static data that are set up again.
 //!
-//! The program opens another set-up phase with MPI_Pcontrol, whose journal replaces the first
-//! journal.
+//! The program opens another set-up phase with MPI_Pcontrol. The set-up log of that phase replaces
+//! the earlier log.
 
 use ffi_tests::programs::{self, TestProgram};
 use ffi_tests::reduced_replicas::{self, WORKERS, assert_like_undisturbed, rebuilt};
@@ -26,8 +26,8 @@ fn job(case: &TestProgram) -> Job {
     reduced_replicas::job(case).env("UNDERSTUDY_INIT_END", "pcontrol:1")
 }
 
-/// Triggers when this number of phases are verified and all replicas are reduced.
-fn proved(times: usize) -> Trigger {
+/// Moment when replicas of all workers have been reduced for this number of phases.
+fn reduced(times: usize) -> Trigger {
     Trigger::Reduced {
         workers: WORKERS,
         times,
@@ -52,7 +52,7 @@ fn what_is_set_up_anew_is_rebuilt() {
         (&case, 1, FIRST_PAGES, 0),
     ];
     for (case, times, pages, worker) in variants(deaths, 1) {
-        let outcome = job(case).kill(Kill::at(worker, proved(times))).run();
+        let outcome = job(case).kill(Kill::at(worker, reduced(times))).run();
         let made = rebuilt(&outcome, WORKERS);
         println!("phase {times}, worker {worker}: {made} pages rebuilt");
         verdicts.judge(&format!("phase {times}, worker {worker}"), || {
@@ -83,7 +83,10 @@ fn a_worker_may_die_in_a_new_phase() {
                 if is_met {
                     outcome.assert_taken_over(&[worker]);
                 }
-                outcome.check(is_met || place.contains("epoch=2"), "the fault was not met");
+                outcome.check(
+                    is_met || place.contains("epoch=2"),
+                    "no rank has reached the fault point",
+                );
             });
         }
     }
@@ -107,6 +110,6 @@ fn without_it_copies_keep_what_has_changed() {
     assert_recovered(&outcome, &case, 1);
     outcome.check(
         rebuilt(&outcome, WORKERS) < 2 * FIRST_PAGES,
-        "what has changed was rebuilt",
+        "pages of the second set-up were rebuilt",
     );
 }

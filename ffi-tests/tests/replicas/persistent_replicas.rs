@@ -22,15 +22,15 @@ fn under_ckptd(case: &TestProgram) -> Job {
 
 /// Kills the processes that `choose` selects, all at once, `times` times.
 ///
-/// The first kill follows after `lines` lines, and each further kill after as many more. A process
-/// that is started after a kill must have printed something, since it has no worker's role before.
+/// The kills follow after `lines` printed lines each. Further lines are required after each kill,
+/// since a new process has no worker's role before it prints.
 fn killed(
     job: Job,
     times: usize,
     lines: usize,
     choose: impl Fn(&BTreeMap<u32, u32>) -> Vec<u32> + 'static,
 ) -> Job {
-    /// Lines that may be in flight when their process fails.
+    /// Lines that may be in flight when their process is killed.
     const LATE: usize = 2;
     let (mut done, mut least) = (0, 0);
     job.watch(move |first| {
@@ -42,7 +42,7 @@ fn killed(
         let victims = choose(&living);
         assert!(
             victims.into_iter().all(processes::kill),
-            "a process had failed before"
+            "a process has failed before the kill"
         );
         done += 1;
         done == times
@@ -122,8 +122,8 @@ fn a_replacement_may_fail_before_it_has_taken_over() {
         ["agree", "fetch", "load", "replace", "rebuild", "reprotect"],
         2,
     ) {
-        // The spare replaces worker 1 and fails; a new process replaces the spare. The last replica
-        // is taken over by each of them in turn.
+        // The spare replaces a worker and fails; a new process replaces the spare. Both take over
+        // the same persistent replica store, one after the other.
         let fault = format!(
             "kill rank=1 at=commit.end epoch=3 delay=40ms; kill rank=2 at=commit.end epoch=3 \
              delay=40ms; kill rank=4 at={stage}.end"
@@ -140,9 +140,12 @@ fn a_damaged_copy_of_a_dead_process_is_replaced_by_its_buddys() {
         outcome
             .stderr
             .contains("the replica of worker 1 at rank 4 is not used"),
-        "it was used",
+        "the damaged replica was used",
     );
-    outcome.check(outcome.takeovers() == [1], "another part was taken");
+    outcome.check(
+        outcome.takeovers() == [1],
+        "not exactly worker 1 was replaced",
+    );
 }
 
 #[test]
@@ -151,10 +154,15 @@ fn copies_without_static_data_are_fetched_as_ever() {
     let case = programs::sem();
     let job = reduced_replicas::job(&case).launched_by(Launcher::Ckptd);
     let outcome = case.assert_undisturbed(job.kill(Kill::at(1, ALL_REDUCED)));
-    outcome.check(outcome.takeovers() == [1], "another part was taken");
+    outcome.check(
+        outcome.takeovers() == [1],
+        "not exactly worker 1 was replaced",
+    );
 }
 
-/// A replacement does not take over a replica without static data.
+/// All workers are killed when their replicas are reduced: the job ends.
+///
+/// A replacement cannot take over a replica without static data.
 #[test]
 fn without_static_data_in_the_copies_the_death_of_all_ends_the_job() {
     let job = reduced_replicas::job(&heat2d()).launched_by(Launcher::Ckptd);
@@ -165,7 +173,7 @@ fn without_static_data_in_the_copies_the_death_of_all_ends_the_job() {
     outcome.assert_nothing_left();
 }
 
-/// A field that is printed in a short time.
+/// Arguments for a field that is printed in a short time.
 const SMALL: [&str; 8] = [
     "100",
     "100",
@@ -176,13 +184,11 @@ const SMALL: [&str; 8] = [
     "--log",
     "heat.log",
 ];
-/// Number of failures; and number after which resource use may no longer grow.
+/// Number of failures, and number of failures after which resource use may no longer grow.
 const DEATHS: [usize; 2] = [26, 6];
 /// Number of successive failures over which the number of descriptors is sampled.
 const SAMPLES: usize = 6;
 /// Permitted growth: KiB of memory, number of mappings.
-///
-/// The manager's memory includes reports of lost connections, which libpmix keeps for a while.
 const LIMITS: (u64, usize) = (2048, 6);
 
 #[test]
@@ -206,22 +212,25 @@ fn nothing_grows_from_death_to_death() {
         if living.len() < 3 || printed < 3 * (done + 1) {
             return false;
         }
-        let manager = first[&0].parent;
+        let guardian = first[&0].parent;
         let uses =
-            [manager, living[&0]].map(|pid| processes::resource_use(pid).unwrap_or_default());
+            [guardian, living[&0]].map(|pid| processes::resource_use(pid).unwrap_or_default());
         seen_too.lock().expect("no thread has failed").push(uses);
         let oldest_but_first = living.values().nth(1).copied();
         assert!(
             oldest_but_first.is_some_and(processes::kill),
-            "it had died before"
+            "the process has failed before the kill"
         );
         done += 1;
         done == deaths
     });
     let outcome = case.assert_undisturbed(job);
     let seen = seen.lock().expect("no thread has failed");
-    outcome.check(seen.len() == deaths, "there were fewer deaths");
-    for (at, who) in ["the manager", "worker 0"].into_iter().enumerate() {
+    outcome.check(seen.len() == deaths, "there were fewer failures");
+    for (at, who) in ["the guardian of worker 0", "worker 0"]
+        .into_iter()
+        .enumerate()
+    {
         let (first, last) = (seen[early][at], seen[deaths - 1][at]);
         println!(
             "{who}: {first:?}, {} deaths later {last:?}",

@@ -22,17 +22,17 @@ fn run(way: &str, fault: &str) -> Outcome {
 fn assert_stderr_has(outcome: &Outcome, what: &str) {
     outcome.check(
         outcome.stderr.contains(what),
-        &format!("it does not say \"{what}\""),
+        &format!("standard error does not have \"{what}\""),
     );
 }
 
 /// Bytes of the checkpoints of worker 1 after the first two.
 fn captured(outcome: &Outcome) -> u64 {
-    let of = |record: understudy_formats::events::Record| match record.kind {
+    let bytes_of = |record: understudy_formats::events::Record| match record.kind {
         Kind::Capture { epoch, bytes, .. } if epoch.0 > 2 => bytes,
         _ => 0,
     };
-    outcome.events(1).into_iter().map(of).sum()
+    outcome.events(1).into_iter().map(bytes_of).sum()
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn advice_reports_the_savings_of_marks() {
 fn recomputed_memory_is_restored() {
     let outcome = run("marked", "kill rank=1 at=call:40");
     outcome.assert_taken_over(&[1]);
-    // Survivors recompute them as well.
+    // Survivors recompute the tables as well.
     for rank in [0, 2] {
         let made = outcome
             .events(rank)
@@ -86,7 +86,7 @@ fn recomputed_memory_is_restored() {
             });
         outcome.check(
             made.collect::<Vec<_>>() == [(2, 2 * TABLE)],
-            "it has made other memory",
+            "a survivor has not recomputed exactly two tables",
         );
     }
 }
@@ -132,7 +132,7 @@ fn a_region_is_as_protected_as_it_was() {
     run("protected", "kill rank=1 at=call:30").assert_taken_over(&[1]);
 }
 
-/// An annotation after a checkpoint is undone by a rollback to the checkpoint.
+/// A rollback undoes annotations that the program has made since the checkpoint.
 #[test]
 fn annotations_are_rolled_back_with_their_memory() {
     for call in variants([36, 42, 33, 39, 45], 2) {
@@ -159,7 +159,7 @@ fn a_function_that_communicates_ends_the_job() {
     let status = outcome.status.and_then(|status| status.code());
     outcome.check(
         status.is_some_and(|status| status != 0),
-        "the job has gone on, or hangs",
+        "the job has ended with status 0, or hangs",
     );
     assert_stderr_has(
         &outcome,

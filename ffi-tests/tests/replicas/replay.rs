@@ -73,16 +73,16 @@ fn an_understudy_may_die_in_its_turn() {
 fn another_process_may_die_while_static_data_are_rebuilt() {
     let case = programs::heat2d();
     let mut verdicts = Verdicts::default();
-    // The replacement, the buddy of the failed worker, and another worker.
-    let [understudy, buddy, other] = [WORKERS, 3, 0];
+    // The replacement of worker 2, the buddy of worker 2, and another worker.
+    let [replacement, buddy, other] = [WORKERS, 3, 0];
     let deaths = [
-        (understudy, "fetch"),
+        (replacement, "fetch"),
         (buddy, "load"),
         (other, "replace"),
-        (understudy, "load"),
+        (replacement, "load"),
         (buddy, "replace"),
         (other, "fetch"),
-        (understudy, "replace"),
+        (replacement, "replace"),
         (buddy, "fetch"),
         (other, "load"),
     ];
@@ -120,11 +120,14 @@ fn what_cannot_be_replayed_stays_in_the_copies() {
     let outcome = job(&case).fault("kill rank=1 at=cut.begin epoch=40").run();
     assert_like_undisturbed(&outcome, &case);
     outcome.assert_taken_over(&[1]);
-    outcome.check(elided_pages(&outcome, 1) == (0, 0), "the copy was thinned");
+    outcome.check(
+        elided_pages(&outcome, 1) == (0, 0),
+        "the replica was reduced",
+    );
 }
 
-/// Changes files of a running job and kills worker 1, when all replicas are reduced.
-fn changed_when_reduced(
+/// Changes files of a running job and kills worker 1 at a moment.
+fn run_with_changed_files(
     job: Job,
     at: Trigger,
     change: fn(&Path) -> std::io::Result<()>,
@@ -141,7 +144,9 @@ fn changed_when_reduced(
     .run()
 }
 
-/// Properties of files that the set-up phase has queried are answered from the record.
+/// Files change that the set-up phase has inspected; static data are rebuilt all the same.
+///
+/// The set-up log has the answers to queries of file properties.
 #[test]
 fn files_that_were_inspected_may_appear_change_and_disappear() {
     let case = prints("files", || {
@@ -149,7 +154,7 @@ fn files_that_were_inspected_may_appear_change_and_disappear() {
         job.input("status", "0.25 is the status\n")
             .input("gone", "some bytes")
     });
-    let outcome = changed_when_reduced(job(&case), ALL_REDUCED, |work| {
+    let outcome = run_with_changed_files(job(&case), ALL_REDUCED, |work| {
         ["STOP", "restart", "parameters"]
             .iter()
             .try_for_each(|name| fs::write(work.join(name), "1"))?;
@@ -170,7 +175,7 @@ fn input_may_change_that_was_read() {
         let numbers = "0.5 0.25 0.125 0.0625\n";
         Job::new(paths::test_program("setup"), &["20000", "input"]).input("input", numbers)
     });
-    let outcome = changed_when_reduced(job(&case), ALL_REDUCED, |work| {
+    let outcome = run_with_changed_files(job(&case), ALL_REDUCED, |work| {
         fs::write(work.join("input"), "0.5 0.25 0.125 0.5\n")
     });
     assert_like_undisturbed(&outcome, &case);
@@ -181,7 +186,7 @@ fn input_may_change_that_was_read() {
     );
 }
 
-/// Makes a program whose input exceeds the size that may be recorded.
+/// Returns a program whose input exceeds the size that may be recorded.
 fn reader_of_much() -> TestProgram {
     prints("large", || {
         let numbers: String = (0..20000).map(|number| format!("{number:.6} ")).collect();
@@ -230,7 +235,7 @@ fn long_input_that_changes_brings_the_data_back_into_the_copies() {
     outcome.assert_recovered(&native(case.job()), &[], &[1]);
     outcome.check(
         rebuilt(&outcome, WORKERS) == 0,
-        "pages were rebuilt that the copy has",
+        "pages were rebuilt although the replica has them",
     );
 }
 
@@ -240,15 +245,15 @@ fn long_input_that_has_just_changed_is_noticed() {
     let change = |job: Job| {
         let job = job.interval("1h").env("UNDERSTUDY_INIT_END", "auto");
         let just_reduced = Trigger::JustReduced { workers: WORKERS };
-        changed_when_reduced(job, just_reduced, |work| {
+        run_with_changed_files(job, just_reduced, |work| {
             fs::write(work.join("large"), "1 2 3")
         })
     };
-    // The persistent replica store of the failed worker would not need its input.
+    // With a persistent replica store, the replacement would not need the input.
     let lost = change(job(&case).fault("pretend no-memfd"));
     lost.assert_line(&["static data cannot be rebuilt", "has changed"]);
     lost.assert_status(LOST);
-    let from_disk = changed_when_reduced(job(&case).disk(), ALL_REDUCED, |work| {
+    let from_disk = run_with_changed_files(job(&case).disk(), ALL_REDUCED, |work| {
         fs::write(work.join("large"), "1 2 3")
     });
     from_disk.assert_success();

@@ -21,9 +21,9 @@ fn job(way: &str) -> Job {
     job_of("reversible", way)
 }
 
-/// Results of a process's reverse functions: equal pages, different pages, steps.
+/// Results of a rank's reverse functions: restored pages, wrong pages, complete steps.
 fn undone(outcome: &Outcome, rank: u32) -> Vec<(u64, u64, u64)> {
-    let of = |record: understudy_formats::events::Record| match record.kind {
+    let results = |record: understudy_formats::events::Record| match record.kind {
         Kind::Reversed {
             pages,
             wrong,
@@ -32,19 +32,23 @@ fn undone(outcome: &Outcome, rank: u32) -> Vec<(u64, u64, u64)> {
         } => Some((pages, wrong, steps)),
         _ => None,
     };
-    outcome.events(rank).into_iter().filter_map(of).collect()
+    outcome
+        .events(rank)
+        .into_iter()
+        .filter_map(results)
+        .collect()
 }
 
 /// Fails unless each rank has undone steps `times` times with the right result.
 ///
-/// The result is right if all pages of the region are equal, of which at least `changed` had
-/// changed.
+/// The result is right if at least `least_pages` pages are those of the checkpoint again, no page
+/// differs, and at most ten steps were undone.
 #[track_caller]
-fn assert_undone(outcome: &Outcome, ranks: &[u32], times: usize, changed: u64) {
+fn assert_undone(outcome: &Outcome, ranks: &[u32], times: usize, least_pages: u64) {
     for &rank in ranks {
         let undone = undone(outcome, rank);
         let is_good = |&(pages, wrong, steps): &(u64, u64, u64)| {
-            pages >= changed && wrong == 0 && steps <= 10
+            pages >= least_pages && wrong == 0 && steps <= 10
         };
         let text = format!("rank {rank} has undone {undone:?}");
         outcome.check(undone.len() == times && undone.iter().all(is_good), &text);
@@ -52,6 +56,8 @@ fn assert_undone(outcome: &Outcome, ranks: &[u32], times: usize, changed: u64) {
 }
 
 /// Fails unless each rank has undone steps once, with a wrong result.
+///
+/// A line must contain the reason `why`.
 #[track_caller]
 fn assert_fetched(outcome: &Outcome, ranks: &[u32], why: &str) {
     for &rank in ranks {
@@ -61,11 +67,13 @@ fn assert_fetched(outcome: &Outcome, ranks: &[u32], why: &str) {
     }
     outcome.check(
         outcome.stderr.contains(why),
-        &format!("it does not say \"{why}\""),
+        &format!("no line has \"{why}\""),
     );
 }
 
-/// Within a step: positions have moved, the ends of the chain have not been exchanged.
+/// A worker is killed within a step: survivors undo this step and earlier ones.
+///
+/// Positions have moved at that time, and the ends of the chain have not been exchanged.
 #[test]
 fn survivors_undo_their_steps() {
     for call in variants([213, 226], 1) {
@@ -79,7 +87,7 @@ fn survivors_undo_their_steps() {
 fn a_region_takes_no_room_in_a_workers_own_copy() {
     let memory = |way| {
         let outcome = run_with_fault(|| job(way), "");
-        let of = |line: &str| {
+        let own_kib = |line: &str| {
             line.strip_prefix("rank 1: ")?
                 .split(' ')
                 .next()?
@@ -87,7 +95,11 @@ fn a_region_takes_no_room_in_a_workers_own_copy() {
                 .ok()
         };
         (
-            outcome.stderr.lines().find_map(of).expect("it has told"),
+            outcome
+                .stderr
+                .lines()
+                .find_map(own_kib)
+                .expect("rank 1 has printed its memory"),
             outcome,
         )
     };
@@ -111,7 +123,8 @@ fn rounded_steps_are_not_undone_and_the_buddys_copy_is_fetched() {
     let job = || job_of("reversible-float", "undo");
     let outcome = run_with_fault(job, "kill rank=1 at=call:213; kill rank=2 at=call:300");
     outcome.assert_taken_over(&[1, 2]);
-    // The rank fetches replicas only after the first failure: afterwards it has a complete image.
+    // A survivor fetches its replica only after the first failure: from then on its own replica is
+    // complete.
     assert_fetched(
         &outcome,
         &[0, 2],
@@ -119,9 +132,10 @@ fn rounded_steps_are_not_undone_and_the_buddys_copy_is_fetched() {
     );
 }
 
-/// A failure before all images are complete leaves replicas of the previous checkpoint.
+/// A worker is killed during a checkpoint, of which not all replicas are complete.
 ///
-/// Survivors may need that checkpoint.
+/// Survivors cannot undo rounded steps. They may therefore need what the failed worker has left: a
+/// replica of the previous checkpoint.
 #[test]
 fn buddies_with_rounded_steps_die_during_a_checkpoint() {
     let places = ["ship.half", "capture.end", "whole.begin", "commit.begin"];
@@ -155,7 +169,10 @@ fn workers_die_in_turn_in_reversible_steps() {
     outcome.assert_taken_over(&[1, 2, 0]);
 }
 
-/// No worker's own image is complete, but each has stored the replica of another worker.
+/// A worker fails with its buddy, or all workers fail; the job recovers.
+///
+/// No worker's own replica is complete, but each failed process has left a complete replica of
+/// another worker.
 #[test]
 fn a_worker_and_its_buddy_fail_together() {
     for ranks in [&[1, 2][..], &[0, 1, 2]] {
@@ -168,7 +185,9 @@ fn a_worker_and_its_buddy_fail_together() {
     }
 }
 
-/// Around a checkpoint, neither the old nor the new one contains the region.
+/// A worker is killed around a checkpoint; survivors undo their steps.
+///
+/// The survivors' own replicas lack the region in the old and in the new checkpoint.
 #[test]
 fn workers_die_while_a_checkpoint_is_under_way() {
     let places = [
@@ -194,9 +213,9 @@ fn a_worker_dies_while_it_undoes_steps() {
     outcome.assert_taken_over(&[1, 2]);
 }
 
-/// Other workers have undone their steps, and wait for one whose function does not return.
+/// Worker 2 is killed while the function of worker 0 does not return.
 ///
-/// The waiting workers start again when that worker fails.
+/// The recovery starts over, and no worker waits until the function counts as hanging.
 #[test]
 fn a_worker_dies_while_others_undo_steps() {
     let outcome = run_with_fault(
@@ -205,13 +224,13 @@ fn a_worker_dies_while_others_undo_steps() {
     );
     outcome.assert_taken_over(&[1, 2]);
     let is_late = outcome.stderr.contains("it has not returned");
-    outcome.check(!is_late, "they have waited for it");
+    outcome.check(!is_late, "a worker has waited for its function");
 }
 
-/// Replicas are lost with their process.
+/// Two workers fail in turn, and replicas are lost with their process.
 ///
-/// Survivors have no replica of the memory that they have just restored, so they send it to a new
-/// buddy.
+/// A survivor has no replica of the memory that it has just restored, so it sends the memory itself
+/// to the replacement of its buddy.
 #[test]
 fn a_buddy_fails_with_its_replicas() {
     let faults = "pretend no-memfd; kill rank=1 at=call:213; kill rank=2 at=call:320";
@@ -251,12 +270,15 @@ fn poison_finds_steps_that_are_not_undone() {
     ];
     for (program, way, why) in ways {
         let outcome = run_with_fault(|| job_of(program, way).env("UNDERSTUDY_POISON", "1"), "");
-        let said = outcome
+        let line = outcome
             .stderr
             .lines()
             .find(|line| line.contains("UNDERSTUDY_POISON:"));
-        let is_right = said.map_or(why.is_empty(), |line| !why.is_empty() && line.contains(why));
-        outcome.check(is_right, &format!("it says {said:?}"));
+        let is_right = line.map_or(why.is_empty(), |line| !why.is_empty() && line.contains(why));
+        outcome.check(
+            is_right,
+            &format!("the line about UNDERSTUDY_POISON is {line:?}"),
+        );
     }
 }
 

@@ -12,10 +12,13 @@ use std::cell::Cell;
 use std::rc::Rc;
 use understudy_formats::events::Kind;
 
-/// KiB of the table, of each worker's data, and of its part of the vector.
+/// KiB of the table, which is equal in all workers.
 const TABLE: u64 = 16 << 10;
+/// KiB of a worker's own data.
 const OWN: u64 = 2 << 10;
+/// KiB of a worker's part of the vector.
 const PART: u64 = 64;
+/// Bytes of a page.
 const PAGE: u64 = 4096;
 
 /// Makes a job in which worker r + 1 stores the replica of worker r.
@@ -35,6 +38,7 @@ fn job(shared: &str) -> Job {
     replicated(&["20"], shared)
 }
 
+/// Fails unless the job succeeded with the output of an undisturbed run, and left nothing.
 #[track_caller]
 fn assert_same(outcome: &Outcome) {
     outcome.assert_success();
@@ -42,13 +46,17 @@ fn assert_same(outcome: &Outcome) {
     outcome.assert_nothing_left();
 }
 
-/// Bytes sent and pages not sent by a worker, per checkpoint.
+/// Bytes that a worker has sent, and pages that its buddy has itself, per checkpoint.
 fn shipped(outcome: &Outcome, rank: u32) -> Vec<(u64, u64)> {
-    let of = |record: understudy_formats::events::Record| match record.kind {
+    let amounts = |record: understudy_formats::events::Record| match record.kind {
         Kind::Ship { bytes, alike, .. } => Some((bytes, alike)),
         _ => None,
     };
-    outcome.events(rank).into_iter().filter_map(of).collect()
+    outcome
+        .events(rank)
+        .into_iter()
+        .filter_map(amounts)
+        .collect()
 }
 
 #[test]
@@ -80,7 +88,7 @@ fn what_all_have_is_not_sent() {
     let epochs = shipped(&outcome, 1);
     outcome.check(
         epochs.iter().all(|&(_, alike)| alike == 0),
-        "pages were left out",
+        "pages were elided",
     );
     outcome.check(epochs[1].0 > (TABLE + OWN) * 1024, "the table was not sent");
 }
@@ -89,7 +97,7 @@ fn what_all_have_is_not_sent() {
 fn nothing_is_left_out_where_all_is_different() {
     let outcome = programs::heat2d().assert_undisturbed(programs::heat2d().job());
     // Workers have few equal pages: mostly those that libraries and the program wrote at their
-    // start.
+    // start, which the first checkpoints contain.
     for rank in 0..4 {
         let alike: Vec<u64> = shipped(&outcome, rank)
             .into_iter()
@@ -102,7 +110,7 @@ fn nothing_is_left_out_where_all_is_different() {
     }
 }
 
-/// Proportional memory of all workers in KiB, when the program has printed two lines.
+/// Proportional memory of all workers in KiB, when the program has printed three lines.
 fn memory(shared: &str, fault: &str) -> (u64, Outcome) {
     let seen = Rc::new(Cell::new(0));
     let result = Rc::clone(&seen);
@@ -129,7 +137,7 @@ fn memory(shared: &str, fault: &str) -> (u64, Outcome) {
 
 #[test]
 fn what_all_have_is_kept_once_by_each_also_after_a_recovery() {
-    // A new process replaces the failed one, and replicas are made again.
+    // With the second fault, a new process replaces worker 1, and replicas are made again.
     for fault in ["", "kill rank=1 at=commit.begin epoch=3; pretend no-memfd"] {
         let [apart, together] = ["0", "auto"].map(|shared| memory(shared, fault));
         println!("{} KiB, shared {} KiB", apart.0, together.0);
@@ -143,7 +151,7 @@ fn what_all_have_is_kept_once_by_each_also_after_a_recovery() {
     }
 }
 
-/// Failures of one or several workers: a worker, its buddy, or both.
+/// Faults of a worker, its buddy or both, and the workers that are replaced.
 const DEATHS: &[(&str, &[u32])] = &[
     (
         "kill rank=1 at=cut.end epoch=4; kill rank=2 at=commit.end epoch=5",
@@ -178,8 +186,8 @@ fn workers_and_buddies_may_die() {
     // Each failure is tested with the persistent replica store of the failed worker, and with
     // replicas that other workers store.
     for &(deaths, workers) in variants(DEATHS, 3) {
-        for (shared, way) in [("1", ""), ("auto", "; pretend no-memfd")] {
-            let fault = format!("{deaths}{way}");
+        for (shared, lifetime) in [("1", ""), ("auto", "; pretend no-memfd")] {
+            let fault = format!("{deaths}{lifetime}");
             let outcome = job(shared).spares(2).fault(&fault).run();
             verdicts.judge(&fault, || {
                 assert_same(&outcome);
@@ -203,7 +211,7 @@ fn with_two_copies_both_refer_to_what_is_there() {
     outcome.assert_replaced(&[1, 2]);
 }
 
-/// Damages pages of worker 2, to which the replica of worker 1 refers.
+/// Damages pages of worker 2, to which its replica of worker 1 refers.
 const DAMAGE: &str = "corrupt rank=2 at=commit.end epoch=3 copy=own; pretend no-memfd";
 
 #[test]
@@ -214,7 +222,7 @@ fn a_copy_that_refers_to_damaged_pages_is_refused() {
     outcome.check(
         outcome.status.and_then(|status| status.code()) == Some(75)
             && outcome.stderr.contains(refused),
-        "the loss is not told",
+        "no line reports the refused replica, or the status is not that of a loss",
     );
     outcome.assert_nothing_left();
     // Worker 3 has another replica.
@@ -224,7 +232,10 @@ fn a_copy_that_refers_to_damaged_pages_is_refused() {
         .fault(&fault)
         .run();
     assert_same(&outcome);
-    outcome.check(outcome.stderr.contains(refused), "the copy was used");
+    outcome.check(
+        outcome.stderr.contains(refused),
+        "the damaged replica was used",
+    );
 }
 
 #[test]

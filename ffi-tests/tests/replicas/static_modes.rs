@@ -21,7 +21,7 @@ fn without_epochs(job: Job) -> Job {
     job.env("UNDERSTUDY_DISK_EVERY", "1000000")
 }
 
-fn nothing_on_disk(outcome: &Outcome) {
+fn assert_nothing_on_disk(outcome: &Outcome) {
     let left = fs::read_dir(outcome.disk()).map_or(0, Iterator::count);
     outcome.check(left == 0, "files are left on disk");
 }
@@ -52,13 +52,13 @@ fn static_data_on_disk_are_recovered_from() {
             assert_like_undisturbed(&outcome, case);
             outcome.assert_taken_over(&[worker]);
             outcome.check(pages >= 30, &format!("only {pages} pages were read"));
-            nothing_on_disk(&outcome);
+            assert_nothing_on_disk(&outcome);
         });
     }
     verdicts.assert_all_good();
 }
 
-/// A file does not depend on the abilities of a replay.
+/// Static data of a set-up phase that cannot be replayed are restored from a file.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn a_setup_that_cannot_be_replayed_may_be_on_disk() {
@@ -71,7 +71,9 @@ fn a_setup_that_cannot_be_replayed_may_be_on_disk() {
     outcome.check(rebuilt(&outcome, WORKERS) > 100, "the pages were not read");
 }
 
-/// Checkpoints that were written while replicas had no static data.
+/// Checkpoints on disk are complete although replicas have no static data.
+///
+/// A restarted job writes the files of an undisturbed run.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn epochs_on_disk_are_complete() {
@@ -85,7 +87,7 @@ fn epochs_on_disk_are_complete() {
             KillScope::Job,
         )
         .run();
-    first.check(elided_pages(&first, 1).0 > 0, "the copies were whole");
+    first.check(elided_pages(&first, 1).0 > 0, "the replica was not reduced");
     let second = on_disk(&case)
         .env("UNDERSTUDY_RESTART", "1")
         .env("UNDERSTUDY_STATIC", "disk")
@@ -98,10 +100,10 @@ fn epochs_on_disk_are_complete() {
             &format!("{file} differs"),
         );
     }
-    nothing_on_disk(&second);
+    assert_nothing_on_disk(&second);
 }
 
-/// Changes a byte of every page in a worker's file of static data.
+/// Changes a byte of each page from the third on in a worker's file.
 fn damage(directory: &Path, worker: u32) {
     let ending = format!("-w{worker:05}.static");
     let names = fs::read_dir(directory)
@@ -121,7 +123,8 @@ fn damage(directory: &Path, worker: u32) {
     fs::write(path, bytes).expect("the file can be written");
 }
 
-fn with_damage(job: Job) -> Outcome {
+/// Damages the file of worker 1 and kills worker 1, when all replicas are reduced.
+fn run_with_damage(job: Job) -> Outcome {
     let mut is_done = false;
     let watched = job.watch(move |ranks| {
         let work = PathBuf::from(format!("/proc/{}/cwd", ranks[&0].pid));
@@ -138,28 +141,29 @@ fn with_damage(job: Job) -> Outcome {
 #[test]
 fn a_damaged_file_is_a_loss_or_an_epoch_on_disk() {
     let case = programs::heat2d();
-    let lost = with_damage(without_epochs(on_disk(&case)));
+    let lost = run_with_damage(without_epochs(on_disk(&case)));
     assert_lost(&lost, &["static data cannot be rebuilt", "is damaged"]);
-    let saved = with_damage(on_disk(&case).env("UNDERSTUDY_DISK_EVERY", "5"));
+    let saved = run_with_damage(on_disk(&case).env("UNDERSTUDY_DISK_EVERY", "5"));
     assert_like_undisturbed(&saved, &case);
 }
 
+/// Decisions of all workers on how to restore static data.
 fn decisions(outcome: &Outcome) -> Vec<String> {
-    let of = |rank: u32| {
+    let of_rank = |rank: u32| {
         let events = outcome.events(rank).into_iter();
         events.filter_map(|record| match record.kind {
             Kind::StaticData { way, .. } => Some(way),
             _ => None,
         })
     };
-    (0..WORKERS).flat_map(of).collect()
+    (0..WORKERS).flat_map(of_rank).collect()
 }
 
 #[test]
 fn auto_takes_the_way_that_works() {
     let auto = |case: &TestProgram| reduced_replicas::job(case).env("UNDERSTUDY_STATIC", "auto");
     let late = |job: Job| job.kill(Kill::at(1, Trigger::Decided { workers: WORKERS }));
-    // The mode is chosen at once; a failure in the phase would restart it.
+    // `image` is chosen at once, in the set-up phase, where a failure would restart the phase.
     let later = |job: Job| job.kill(Kill::at(1, Trigger::Commit { rank: 1, epoch: 40 }));
     let heat2d = programs::heat2d();
     let impossible = setup(|| Job::new(paths::test_program("setup"), &["20000", "process"]));
@@ -194,10 +198,15 @@ fn auto_takes_the_way_that_works() {
             .iter()
             .filter(|text| text.contains(&line))
             .count();
-        outcome.check(lines == 1, &format!("{lines} lines say {way}"));
+        outcome.check(
+            lines == 1,
+            &format!("{lines} lines report the use of {way}"),
+        );
     }
 }
 
+/// A job without spares rebuilds static data as well.
+///
 /// Trial replays need no spare, and their results are valid for a new process.
 #[test]
 fn without_a_spare_data_are_rebuilt_as_well() {
@@ -214,7 +223,7 @@ fn without_a_spare_data_are_rebuilt_as_well() {
     );
 }
 
-/// The trial replay during which a worker failed is repeated.
+/// A worker is killed before or at a trial replay, which is repeated afterwards.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn a_worker_may_fail_before_the_trial_replays() {

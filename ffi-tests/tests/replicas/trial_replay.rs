@@ -1,4 +1,4 @@
-//! Trial replays: the set-up phase of every worker is replayed, and its pages are compared.
+//! Trial replays: the set-up phases of workers are replayed, and their pages are compared.
 
 use ffi_tests::native_runs::native;
 use ffi_tests::programs::{self, TestProgram, prints, setup};
@@ -35,13 +35,13 @@ fn trial_replays(outcome: &Outcome) -> Vec<TrialReplay> {
             _ => None,
         })
         .collect();
-    found.sort_by_key(|one| one.worker);
+    found.sort_by_key(|trial| trial.worker);
     found
 }
 
 /// Runs a job with trial replays; fails unless its output is undisturbed.
 ///
-/// Each worker must have had a trial replay.
+/// Each worker must have had exactly one trial replay.
 fn run_trial_replays(case: &TestProgram, interval: &str) -> Vec<TrialReplay> {
     let outcome = case
         .job()
@@ -52,16 +52,16 @@ fn run_trial_replays(case: &TestProgram, interval: &str) -> Vec<TrialReplay> {
     outcome.assert_like_after(&native(case.job()), case.files, case.canonical);
     let trials = trial_replays(&outcome);
     println!("{}: {trials:?}", case.name);
-    let workers: Vec<u32> = trials.iter().map(|one| one.worker).collect();
+    let workers: Vec<u32> = trials.iter().map(|trial| trial.worker).collect();
     outcome.check(
         workers == (0..WORKERS).collect::<Vec<_>>(),
-        &format!("not every worker had one trial replay: {workers:?}"),
+        &format!("not exactly one trial replay for each worker: {workers:?}"),
     );
     trials
 }
 
 /// Fails unless all pages of all trial replays are equal.
-fn all_equal(case: &TestProgram) {
+fn assert_all_equal(case: &TestProgram) {
     for one in run_trial_replays(case, "30calls") {
         assert_eq!(one.failure, None, "worker {}", one.worker);
         assert!(one.pages > 50, "{} pages were compared", one.pages);
@@ -72,20 +72,20 @@ fn all_equal(case: &TestProgram) {
 #[test]
 #[ignore = "a variant: make test-all"]
 fn heat2d_is_rebuilt_from_its_journal() {
-    all_equal(&programs::heat2d());
+    assert_all_equal(&programs::heat2d());
 }
 
 #[test]
 #[ignore = "a variant: make test-all"]
 fn cg_and_its_library_are_rebuilt_from_their_journal() {
-    all_equal(&programs::cg());
-    all_equal(&programs::cg_shared());
+    assert_all_equal(&programs::cg());
+    assert_all_equal(&programs::cg_shared());
 }
 
 #[test]
 #[ignore = "a variant: make test-all"]
 fn sem_is_rebuilt_from_its_journal() {
-    all_equal(&programs::sem());
+    assert_all_equal(&programs::sem());
 }
 
 #[test]
@@ -113,18 +113,20 @@ fn a_sample_of_the_workers_may_have_trial_replays() {
                 _ => None,
             })
             .collect();
-        // After a failure it may be repeated.
+        // After a failure the trial replay may be repeated.
         let is_sample = !trials.is_empty() && trials.iter().all(|&worker| worker == 0);
         outcome.check(is_sample, &format!("trials: {trials:?}"));
         let is_other =
             |kind: Kind| matches!(kind, Kind::ReplicaReduced { worker, .. } if worker.0 != 0);
         outcome.check(
             !all().any(is_other),
-            "a copy was thinned of which nothing is proved",
+            "a replica was reduced although nothing is proved of it",
         );
     }
 }
 
+/// Rules name the end of the set-up phase; trial replays find equal pages.
+///
 /// No interval ends in these runs: cuts are taken because the phase ends.
 #[test]
 #[ignore = "a variant: make test-all"]
@@ -176,8 +178,8 @@ fn a_trial_replay_has_no_effects_and_finds_differences() {
     let case = setup(|| Job::new(paths::test_program("setup"), &["20000"]));
     for one in run_trial_replays(&case, "20calls") {
         assert_eq!(one.failure, None, "worker {}", one.worker);
-        // The structure takes four pages, three of which are random; a few other pages may contain
-        // descriptor numbers.
+        // The structure, with 12 KiB of random bytes, takes four pages; a few other pages may
+        // contain descriptor numbers.
         assert!(
             (4..12).contains(&one.different),
             "{} pages differ",
@@ -186,7 +188,9 @@ fn a_trial_replay_has_no_effects_and_finds_differences() {
     }
 }
 
-/// openat2(2) can truncate a file like open(2), and libc never calls it.
+/// A trial replay fails at openat2(2) (system call 437) and has no effect on files.
+///
+/// The call can truncate a file like open(2), and libc never makes it.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn a_trial_replay_makes_only_calls_that_it_can_judge() {

@@ -24,7 +24,7 @@ fn job(case: &TestProgram, socket: &Path) -> Job {
     job.env("UNDERSTUDY_DAEMON", &socket.to_string_lossy())
 }
 
-/// Fails unless the job has recovered, whatever the daemon did.
+/// Fails unless the job has recovered, whatever the daemon has done.
 ///
 /// Returns the choice of the spare, and the reason if the built-in rule was used instead of the
 /// daemon's choice.
@@ -46,14 +46,14 @@ fn judge(case: &TestProgram, outcome: &Outcome) -> (SpareChoice, Option<String>)
     // A late report of a failure can cause another attempt.
     let Some((choices, reason)) = chosen.last() else {
         panic!(
-            "the event files do not say who has chosen\n{}",
+            "no event file reports the choice of a spare\n{}",
             outcome.describe()
         );
     };
     println!("{choices:?} {reason:?}");
     outcome.check(
         choices.len() == 1 && choices[0].worker == Worker(VICTIM),
-        "one part was given out",
+        "not exactly the victim was assigned",
     );
     (choices[0].clone(), reason)
 }
@@ -66,7 +66,7 @@ fn choice(rank: u32, by_daemon: bool) -> SpareChoice {
     }
 }
 
-/// Number of sockets of a process among the descriptors that the program could use.
+/// Number of sockets of a process that the program could reach (descriptors below 600).
 fn low_sockets(pid: u32) -> usize {
     let entries = std::fs::read_dir(format!("/proc/{pid}/fd"))
         .into_iter()
@@ -120,14 +120,14 @@ fn the_daemon_chooses_and_two_jobs_do_not_mix() {
     );
     outcome.check(
         *low.borrow() == Some(0_usize),
-        "a spare's connection is out of the program's sight",
+        "a spare's connection is among the program's descriptors",
     );
     let status = daemon.status();
     let events = |is_it: &dyn Fn(&str) -> bool| {
         let job = status
             .iter()
             .find(|job| is_it(&job.job))
-            .expect("both jobs are known");
+            .expect("the daemon has both jobs");
         job.events
             .iter()
             .map(|event| event.what.clone())
@@ -167,7 +167,7 @@ fn without_a_daemon_the_built_in_rule_chooses() {
 /// Name of a file for which rank 0 waits.
 const SIGN: &str = "sign";
 
-/// Makes a job in which the file exists from the beginning.
+/// Returns a program that waits for a file, which exists from the beginning.
 fn waiting() -> TestProgram {
     TestProgram {
         name: "waiting",
@@ -177,7 +177,9 @@ fn waiting() -> TestProgram {
     }
 }
 
-/// True if this process has completed MPI_Init; failures are recovered from then on.
+/// True if the victim has committed the first checkpoint; failures are recovered from then on.
+///
+/// `pid` is any process of the job.
 fn is_protected(pid: u32) -> bool {
     let work = std::fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_default();
     let commit = Trigger::Commit {
@@ -188,7 +190,7 @@ fn is_protected(pid: u32) -> bool {
         .is_some_and(|root| commit.is_reached(&root.join("stdout"), &root.join("events")))
 }
 
-/// Kills the victim after `treat`, when the daemon has `spares_then` spares.
+/// Kills the victim after `treat`, when the daemon has `spares_then` spares; at once if 0.
 fn killed_after(
     treat: fn(&mut Daemon),
     spares_then: usize,
@@ -242,7 +244,8 @@ fn spares_register_with_a_restarted_daemon() {
     );
 }
 
-fn pretended(answer: Vec<u8>) -> (SpareChoice, String, Outcome) {
+/// Runs a job with an imitated daemon, which always gives this answer.
+fn run_with_answer(answer: Vec<u8>) -> (SpareChoice, String, Outcome) {
     let case = programs::short_heat2d();
     let directory = private_directory();
     let socket = directory.path().join("socket");
@@ -252,19 +255,20 @@ fn pretended(answer: Vec<u8>) -> (SpareChoice, String, Outcome) {
     (chosen, reason.unwrap_or_default(), outcome)
 }
 
-fn leases(of: &[(u32, u32)]) -> Vec<u8> {
+/// Encodes an answer with the rank that replaces each worker.
+fn leases(assignments: &[(u32, u32)]) -> Vec<u8> {
     let lease = |&(worker, rank): &(u32, u32)| Lease {
         worker: Worker(worker),
         rank: ProcessNumber(rank),
         token: LeaseToken(1),
     };
-    encode(&Answer::Leased(of.iter().map(lease).collect())).expect("short enough")
+    encode(&Answer::Leased(assignments.iter().map(lease).collect())).expect("short enough")
 }
 
 #[test]
 fn messages_of_a_daemon_are_checked() {
-    // Rank 5 is not the choice of the built-in rule, so a correct answer is seen to be used.
-    let (chosen, reason, outcome) = pretended(leases(&[(VICTIM, 5)]));
+    // The built-in rule would choose rank 4, so rank 5 shows that a correct answer is used.
+    let (chosen, reason, outcome) = run_with_answer(leases(&[(VICTIM, 5)]));
     outcome.check(chosen == choice(5, true), &format!("{chosen:?}, {reason}"));
     let mut other_version = leases(&[(VICTIM, 5)]);
     other_version[4] += 1;
@@ -288,7 +292,7 @@ fn messages_of_a_daemon_are_checked() {
         ),
     ];
     for (answer, why) in variants(answers, 2) {
-        let (chosen, reason, outcome) = pretended(answer);
+        let (chosen, reason, outcome) = run_with_answer(answer);
         outcome.check(
             chosen == choice(WORKERS, false) && reason.contains(why),
             &format!("{why}: {reason}"),

@@ -1,6 +1,7 @@
 //! Failures of the node manager: a guardian starts another manager.
 //!
-//! The new manager receives the state of the job from the guardians.
+//! The new manager receives the state of the job from the guardians. The job ends only if each new
+//! manager dies at once.
 
 use ffi_tests::living_processes::living_and_lines;
 use ffi_tests::native_runs::native;
@@ -16,22 +17,22 @@ fn job() -> Job {
     heat2d().job().launched_by(Launcher::Mpirun)
 }
 
-/// Finds the manager of a job by its first processes.
+/// Finds the manager of a job by the job's first processes.
 ///
-/// Returns `None` while it is being replaced.
+/// Returns `None` while the manager is being replaced.
 fn manager(first: &BTreeMap<u32, processes::Process>) -> Option<u32> {
     let guardians: Vec<u32> = first.values().map(|process| process.parent).collect();
-    let is_one = |pid: &u32| {
+    let is_manager = |pid: &u32| {
         processes::words(*pid)[0]
             .iter()
             .any(|word| word == "manage")
     };
-    let is_ours =
+    let is_of_job =
         |pid: &u32| processes::parent(*pid).is_some_and(|parent| guardians.contains(&parent));
-    processes::all().find(|pid| is_ours(pid) && is_one(pid))
+    processes::all().find(|pid| is_of_job(pid) && is_manager(pid))
 }
 
-/// Kills the manager each time when one of these numbers of lines has been printed.
+/// Makes a job whose manager is killed at each of these numbers of printed lines.
 fn killed_at(job: Job, lines: &'static [usize]) -> Job {
     let mut next = 0;
     job.watch(move |first| {
@@ -44,16 +45,16 @@ fn killed_at(job: Job, lines: &'static [usize]) -> Job {
     })
 }
 
-/// Number of managers that have replaced dead managers.
-fn managers(outcome: &Outcome) -> usize {
+/// Number of managers that have replaced failed managers.
+fn replaced_managers(outcome: &Outcome) -> usize {
     outcome.stderr.matches(REPLACEMENT_LINE).count()
 }
 
-/// Fails unless the output is undisturbed, and `count` managers have replaced dead managers.
+/// Fails unless the output is undisturbed, and `count` managers have replaced failed ones.
 #[track_caller]
 fn assert_survived(job: Job, count: usize) -> Outcome {
     let outcome = heat2d().assert_undisturbed(job);
-    let found = managers(&outcome);
+    let found = replaced_managers(&outcome);
     outcome.check(
         found == count,
         &format!("{found} managers were started, not {count}"),
@@ -68,7 +69,7 @@ fn the_manager_may_die_in_mid_run() {
         (Launcher::Ckptd, &[15]),
     ] {
         let outcome = assert_survived(killed_at(job().launched_by(launcher), lines), lines.len());
-        outcome.check(outcome.takeovers().is_empty(), "a part was taken");
+        outcome.check(outcome.takeovers().is_empty(), "a worker was replaced");
     }
 }
 
@@ -77,7 +78,10 @@ fn a_worker_may_die_with_it() {
     for spares in [1, 0] {
         let fault = "kill-manager rank=2 at=commit.end epoch=3; kill rank=2 at=commit.end epoch=3";
         let outcome = assert_survived(job().spares(spares).fault(fault), 1);
-        outcome.check(outcome.takeovers() == [2], "another part was taken");
+        outcome.check(
+            outcome.takeovers() == [2],
+            "not exactly worker 2 was replaced",
+        );
     }
 }
 
@@ -95,7 +99,10 @@ fn all_workers_may_die_with_it() {
 fn the_only_worker_may_die_with_it() {
     let fault = "kill-manager rank=0 at=commit.end epoch=3; kill rank=0 at=commit.end epoch=3";
     let outcome = assert_survived(job().workers(1).spares(0).fault(fault), 1);
-    outcome.check(outcome.takeovers() == [0], "no process has taken over");
+    outcome.check(
+        outcome.takeovers() == [0],
+        "not exactly worker 0 was replaced",
+    );
 }
 
 #[test]
@@ -103,7 +110,7 @@ fn it_may_die_before_the_first_checkpoint() {
     for point in variants(["commit.begin epoch=1", "cut.begin", "init.end"], 1) {
         assert_survived(job().fault(&format!("kill-manager rank=1 at={point}")), 1);
     }
-    // The manager fails before or in MPI_Init.
+    // The ranks have been started; they are in MPI_Init or have not called it yet.
     assert_survived(
         job().watch(|first| manager(first).is_some_and(processes::kill)),
         1,
@@ -117,13 +124,17 @@ fn it_may_fail_in_a_reinit_and_so_may_the_next() {
         ("drain.begin", "resume.begin"),
     ];
     for (first, second) in variants(points, 1) {
-        // The second fault point is reached only in the generation that follows the first failure.
+        // A rank reaches the second fault point only after MPI was initialised again, which needs a
+        // new manager.
         let fault = format!(
             "kill rank=1 at=commit.end epoch=3; kill-manager rank=0 at={first}; kill-manager \
              rank=2 at={second}"
         );
         let outcome = assert_survived(job().fault(&fault), 2);
-        outcome.check(outcome.takeovers() == [1], "another part was taken");
+        outcome.check(
+            outcome.takeovers() == [1],
+            "not exactly worker 1 was replaced",
+        );
     }
 }
 
@@ -145,9 +156,9 @@ fn managers_that_die_at_once_end_the_job_with_a_word() {
         })
         .run();
     let has_failed = outcome.status.is_some_and(|status| !status.success());
-    outcome.check(has_failed, "the status does not tell that the job is lost");
-    let said = outcome.stderr.matches("[managers-died]").count();
-    outcome.check(said == 1, "not one line says why");
+    outcome.check(has_failed, "the job hangs, or has ended with status 0");
+    let reports = outcome.stderr.matches("[managers-died]").count();
+    outcome.check(reports == 1, "not exactly one line gives the cause");
     outcome.assert_nothing_left();
 }
 
@@ -169,7 +180,10 @@ fn it_may_die_in_a_job_of_mpichs() {
         outcome.assert_success();
         outcome.assert_like(&alone, heat2d().files);
         outcome.assert_nothing_left();
-        outcome.check(managers(&outcome) == 1, "not one manager was started");
+        outcome.check(
+            replaced_managers(&outcome) == 1,
+            "not exactly one manager was started",
+        );
     }
 }
 
@@ -202,6 +216,6 @@ fn processes_and_managers_may_be_killed_at_random() {
             }
             began.elapsed() > Duration::from_secs(10)
         }));
-        outcome.check(managers(&outcome) > 0, "no manager was killed");
+        outcome.check(replaced_managers(&outcome) > 0, "no manager was killed");
     }
 }

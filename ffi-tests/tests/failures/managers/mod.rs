@@ -1,4 +1,4 @@
-//! A node manager, a guardian or the daemon fails: the job continues.
+//! A node manager or the daemon fails: the job continues.
 
 mod daemon;
 mod manager;

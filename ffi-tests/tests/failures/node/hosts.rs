@@ -1,6 +1,6 @@
-//! Ranks on several hosts, which are namespaces.
+//! Ranks on several hosts, which are namespaces of one machine.
 //!
-//! The output is byte-identical undisturbed and with failures, and nothing is left on any host.
+//! The output is byte-identical, undisturbed and after failures, and nothing is left on any host.
 
 use crate::persistence::restarted_job;
 use ffi_tests::daemon_process::{self, spares_chosen};
@@ -28,10 +28,10 @@ fn cases() -> Vec<TestProgram> {
 }
 
 /// Fails unless the output is undisturbed, nothing is left, and these workers were replaced.
-fn assert_good(outcome: &Outcome, undisturbed: &Outcome, case: &TestProgram, taken_over: &[u32]) {
+fn assert_good(outcome: &Outcome, undisturbed: &Outcome, case: &TestProgram, replaced: &[u32]) {
     outcome.assert_success();
     outcome.assert_like_after(undisturbed, case.files, case.canonical);
-    outcome.assert_replaced(taken_over);
+    outcome.assert_replaced(replaced);
     outcome.assert_nothing_left();
 }
 
@@ -53,7 +53,7 @@ fn undisturbed_runs_write_the_same() {
             assert_good(&outcome, &undisturbed, &case, &[]);
             outcome.check(
                 outcome.own_lines().is_empty(),
-                "an undisturbed run is quiet",
+                "an undisturbed run has messages of understudy",
             );
         });
     }
@@ -92,7 +92,7 @@ fn every_worker_may_be_killed() {
     verdicts.assert_all_good();
 }
 
-/// Fault points of a checkpoint and stages of a recovery, each with its failing worker.
+/// Fault points of a checkpoint, of MPI_Init and of MPI_Finalize, each with the failing worker.
 const POINTS: &[(&str, u32)] = &[
     ("cut.begin epoch=3", 0),
     ("cut.end epoch=3", 2),
@@ -133,9 +133,9 @@ fn a_worker_may_die_at_any_point_of_a_checkpoint() {
     verdicts.assert_all_good();
 }
 
-/// New processes on their host take over what the failed ranks have left in memory.
+/// Both workers of a host are killed; processes of the host take over their replicas.
 ///
-/// No output is printed twice, and no buddy is needed.
+/// The replicas outlive their processes, so no buddy is needed and no output is printed twice.
 #[test]
 fn all_ranks_of_a_host_may_be_killed_at_once() {
     if !Hosts::are_possible() {
@@ -190,7 +190,7 @@ fn a_worker_of_each_host_may_be_killed() {
     assert_good(&outcome, &undisturbed, &case, &[1, 2, 4]);
 }
 
-/// The guardians of the hosts exchange their addresses by mpirun.
+/// Workers of two hosts, whose guardians exchange addresses by mpirun, are replaced.
 #[test]
 fn workers_die_under_a_plain_mpirun() {
     if !Hosts::are_possible() {
@@ -206,7 +206,7 @@ fn workers_die_under_a_plain_mpirun() {
     assert_good(&outcome, &undisturbed, &case, &[0, 2]);
 }
 
-/// The workers of the host do not print. Their replicas are on other hosts.
+/// The workers of a lost host, which print nothing, have their replicas on other hosts.
 #[test]
 fn a_host_may_be_lost() {
     if !Hosts::are_possible() {
@@ -220,7 +220,7 @@ fn a_host_may_be_lost() {
     outcome.assert_line(&["is lost, with all of its processes"]);
 }
 
-/// Recovery time counts from the last message of the host.
+/// A host without a network counts as lost; the recovery time includes its silence.
 #[test]
 fn a_host_may_be_cut_off() {
     if !Hosts::are_possible() {
@@ -234,11 +234,14 @@ fn a_host_may_be_cut_off() {
     let time = outcome.slowest_recovery();
     outcome.check(
         time.is_some_and(|time| time >= SILENCE),
-        &format!("{time:?} of a recovery leave out the time in which the host was silent"),
+        &format!("the recovery time {time:?} does not contain the silence of the host"),
     );
 }
 
-/// The second and the third host are a rack, whose remaining host is used last.
+/// Worker 2 is lost with the second host; a spare on another host replaces it.
+///
+/// With racks, the second and the third host are one failure domain, so the spare of the fourth
+/// host is preferred to that of the third.
 #[test]
 fn a_worker_of_a_lost_host_is_replaced_by_a_spare_of_another_domain() {
     if !Hosts::are_possible() {
@@ -255,7 +258,7 @@ fn a_worker_of_a_lost_host_is_replaced_by_a_spare_of_another_domain() {
     }
 }
 
-/// The job ends, since its output and status would be lost.
+/// `ckptd launch` is killed: the job ends, since its output and status would be lost.
 #[test]
 fn a_launcher_that_is_killed_leaves_nothing_on_any_host() {
     if !Hosts::are_possible() {
@@ -274,7 +277,10 @@ fn a_launcher_that_is_killed_leaves_nothing_on_any_host() {
     outcome.assert_nothing_left();
 }
 
-/// With ranks assigned round-robin, rank + ranks per node would share the host.
+/// Workers 1 and 4 of one host fail at once; the job recovers.
+///
+/// Ranks are assigned round-robin, so worker r + ranks per node, the usual buddy of worker r, is on
+/// the host of worker r. The replicas are placed on other hosts instead.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn copies_are_on_other_hosts_however_ranks_are_placed() {
@@ -283,7 +289,7 @@ fn copies_are_on_other_hosts_however_ranks_are_placed() {
     }
     let case = programs::short_heat2d();
     let undisturbed = native(spread(case.job()));
-    // The spare with rank 7 is on the host of the failing ranks 1 and 4.
+    // A spare, rank 7, is on the host of the failing ranks 1 and 4.
     let fault =
         "kill rank=1 at=cut.end epoch=4 delay=40ms; kill rank=4 at=cut.end epoch=4 delay=40ms";
     let outcome = spread(case.job())
@@ -296,8 +302,8 @@ fn copies_are_on_other_hosts_however_ranks_are_placed() {
     assert_good(&outcome, &undisturbed, &case, &[1, 4]);
 }
 
-/// Kills in the middle of large transfers between hosts, for each length.
-const TIMES: usize = 1;
+/// Default number of runs, each with a random kill, for each length of messages.
+const DEFAULT_TIMES: usize = 1;
 
 #[test]
 fn large_messages_are_right_after_a_failure_in_the_middle_of_them() {
@@ -307,7 +313,7 @@ fn large_messages_are_right_after_a_failure_in_the_middle_of_them() {
     let times = std::env::var("FFI_TESTS_TIMES")
         .ok()
         .and_then(|times| times.parse().ok())
-        .unwrap_or(TIMES);
+        .unwrap_or(DEFAULT_TIMES);
     let mut random = Random::announced("large messages");
     let mut verdicts = Verdicts::default();
     for (mebibytes, rounds) in variants([(16, 12), (1, 200)], 1) {
@@ -338,7 +344,8 @@ fn large_messages_are_right_after_a_failure_in_the_middle_of_them() {
 
 /// A single command and a single daemon serve all hosts.
 ///
-/// The daemon runs on the first host; the others connect by TCP with the job's token.
+/// Two workers are killed and replaced. The daemon runs on the first host; ranks on other hosts
+/// connect by TCP with the job's token.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn one_command_runs_a_job_on_all_hosts() {
@@ -382,8 +389,8 @@ fn one_command_runs_a_job_on_all_hosts() {
     );
     let choices = spares_chosen(&work.path().join("events"));
     assert_eq!(choices.len(), 2, "{choices:?} {said}");
-    // The daemon is consulted, but a process that takes over persistent replicas is closer than any
-    // spare.
+    // The daemon is consulted, but a process that takes over persistent replicas is preferred to
+    // any spare.
     assert!(said.contains("; replaced by "), "{said}");
     assert!(
         !work.path().join("events/ckptd.token").exists(),
@@ -391,7 +398,7 @@ fn one_command_runs_a_job_on_all_hosts() {
     );
 }
 
-/// Workers alone on a node are replaced there, although the spare is on another node.
+/// Workers that share memory are replaced on their host; the only spare is elsewhere.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn workers_that_share_memory_are_replaced_on_their_host() {
@@ -412,7 +419,7 @@ fn workers_that_share_memory_are_replaced_on_their_host() {
     }
 }
 
-/// Put and Get are loads and stores between workers of one host, else messages.
+/// A restart on two hosts turns Put and Get from loads and stores into messages.
 #[test]
 fn workers_with_a_window_may_part() {
     if !Hosts::are_possible() {
@@ -433,10 +440,11 @@ fn workers_with_a_window_may_part() {
     restarted_job::assert_as_undisturbed(&case, &first.stdout, last);
 }
 
-/// The process manager is informed that a restarted job has a checkpoint to restore.
+/// A worker is killed after a job was restarted on two hosts; the job recovers.
 ///
-/// Workers of other hosts abandon their library calls, since the library has given up its
-/// connections to the failed ranks.
+/// The node manager is informed that a restarted job has a checkpoint to restore. Workers of other
+/// hosts abandon their library calls, since the library has given up its connections to the failed
+/// rank.
 #[test]
 fn a_restarted_job_may_lose_a_worker() {
     if !Hosts::are_possible() {
@@ -459,9 +467,10 @@ fn a_restarted_job_may_lose_a_worker() {
     verdicts.assert_all_good();
 }
 
-/// Each host undoes the changes that its own processes have made to files.
+/// A worker is killed while files with shared pointers are open on two hosts.
 ///
-/// No single host has the position of a shared pointer.
+/// Each host undoes the changes that its own processes have made to files. No single host has the
+/// position of a shared pointer.
 #[test]
 fn shared_pointers_of_several_hosts_are_rolled_back() {
     if !Hosts::are_possible() {

@@ -1,6 +1,6 @@
-//! A node fails, with its replicas: the job continues from replicas of other failure domains.
+//! A node or replicas are lost: the job continues from replicas of other failure domains.
 //!
-//! A loss of all replicas is reported, and ends the job.
+//! A loss of all replicas of a worker is reported, and ends the job.
 
 mod hosts;
 mod redundancy;

@@ -26,7 +26,7 @@ fn assert_lost(outcome: &Outcome, words: &[&str]) {
     outcome.assert_nothing_left();
 }
 
-/// Number of replicas that were found damaged.
+/// Number of reports of a damaged replica.
 fn refusals(outcome: &Outcome) -> usize {
     outcome.stderr.matches("is not used: the ").count()
 }
@@ -35,7 +35,7 @@ fn assert_refusals(outcome: &Outcome, count: usize) {
     let found = refusals(outcome);
     outcome.check(
         found == count,
-        &format!("{found} damaged copies were met instead of {count}"),
+        &format!("{found} damaged replicas were reported instead of {count}"),
     );
 }
 
@@ -71,8 +71,8 @@ fn a_damaged_copy_is_never_loaded() {
 #[ignore = "a variant: make test-all"]
 fn a_damaged_replica_is_rebuilt() {
     let case = programs::heat2d();
-    // Rank 4 has replaced worker 1 when that fails a second time, together with worker 3, which has
-    // the second replica.
+    // Rank 4 has replaced worker 1 when worker 1 fails a second time, together with worker 3, which
+    // has the second replica. The replica at worker 2, which was damaged, must be whole again.
     let fault = "corrupt rank=2 at=commit.end epoch=3; kill rank=1 at=cut.end epoch=4; kill \
         rank=4 at=cut.begin epoch=6 delay=40ms; kill rank=3 at=cut.begin epoch=6 delay=40ms";
     let outcome = job(&case, "2", fault).interval("160calls").run();
@@ -126,6 +126,7 @@ fn deaths(ranks: &[u32], point: &str) -> String {
     ranks.iter().map(death).collect::<Vec<_>>().join("; ")
 }
 
+/// Kills two workers at a fault point; judges if the job survives with two replicas.
 fn two_die(case: &TestProgram, [first, second]: [u32; 2], point: &str, verdicts: &mut Verdicts) {
     let fault = deaths(&[first, second], point);
     let outcome = job(case, "2", &fault).run();
@@ -145,7 +146,7 @@ fn two_die(case: &TestProgram, [first, second]: [u32; 2], point: &str, verdicts:
     verdicts.judge(&format!("{}: {fault}", case.name), || {
         outcome.check(
             !died.is_empty() && workers == died && (died == both || !is_certain),
-            &format!("parts taken over: {workers:?}"),
+            &format!("workers replaced: {workers:?}, killed: {died:?}"),
         );
         assert_survived(&outcome, case, &outcome.takeovers());
     });
@@ -207,8 +208,8 @@ fn three_at_once_are_a_loss_that_names_all_copies() {
 fn both_replicas_are_rebuilt_after_a_recovery() {
     let mut verdicts = Verdicts::default();
     let case = programs::heat2d();
-    // After the first recovery, rank 4 is worker 1, which stores replicas of workers 0 (the first)
-    // and 3 (the second). One of them fails together with its other buddy.
+    // After the first recovery, rank 4 is worker 1, which stores the first replica of worker 0 and
+    // the second replica of worker 3. Worker 0 or 3 then fails together with its other buddy.
     for (dead, buddy) in [(0, 2), (3, 0)] {
         let fault = format!(
             "kill rank=1 at=cut.end epoch=3; kill rank={dead} at=cut.begin epoch=5 delay=40ms; \
@@ -224,7 +225,7 @@ fn both_replicas_are_rebuilt_after_a_recovery() {
     verdicts.assert_all_good();
 }
 
-/// Makes jobs whose ranks map and unmap different memory.
+/// Returns a job with faults whose ranks map and unmap memory, and the undisturbed job.
 fn mappings(scheme: &str, fault: &str) -> (Job, Job) {
     let job = || Job::new(paths::test_program("mappings"), &["240", "1000"]).interval("20calls");
     let disturbed = job()
@@ -292,7 +293,7 @@ fn with_parity_any_worker_may_die_at_any_point_of_a_checkpoint() {
 fn with_parity_one_of_each_group_may_die_at_once_and_another_later() {
     let mut verdicts = Verdicts::default();
     let case = programs::heat2d();
-    // Rank 4 has replaced worker 0 then; its parity restores worker 2.
+    // The parity that rank 4 has rebuilt after it replaced worker 0 restores worker 2.
     let later = "; kill rank=2 at=cut.end epoch=5";
     let fault = deaths(&[0, 1], "cut.begin") + later;
     let outcome = job(&case, "xor:2", &fault).interval("160calls").run();
@@ -312,8 +313,8 @@ fn with_parity_one_of_each_group_may_die_at_once_and_another_later() {
 fn with_parity_a_second_process_may_die_during_the_recovery() {
     let mut verdicts = Verdicts::default();
     let case = programs::cg();
-    // The replacement fails, or another member of the group fails when the lost parity has been
-    // rebuilt.
+    // The replacement fails at the end of a stage, or another member of the group fails when the
+    // lost parity has been rebuilt.
     for (rank, point) in [(4, "fetch"), (4, "load"), (4, "reprotect"), (3, "resume")] {
         let fault = format!("kill rank=1 at=cut.end epoch=3; kill rank={rank} at={point}");
         let outcome = job(&case, "xor:4", &fault).run();

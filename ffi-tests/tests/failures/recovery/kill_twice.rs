@@ -1,7 +1,7 @@
 //! A second process fails during a recovery: at each stage, in each role.
 //!
-//! Four workers and two spares; worker 1 fails at a cut. Worker 2 is its buddy, and worker 1 is the
-//! buddy of worker 0.
+//! Four workers and two or three spares; worker 1 fails at a cut. Worker 2 is its buddy, and worker
+//! 1 is the buddy of worker 0.
 
 use ffi_tests::native_runs::native;
 use ffi_tests::programs::{self, TestProgram};
@@ -12,9 +12,9 @@ use understudy_formats::events::RecoveryStage;
 /// Relation of the second failed process to the first failed worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
-    /// The worker whose replica was lost with the first failed worker.
+    /// The worker whose replica the first failed worker stored.
     Protected,
-    /// The worker that stores the only replica of the first failed worker.
+    /// The worker that stores the replica of the first failed worker.
     Buddy,
     Bystander,
     /// The spare that replaces the first failed worker.
@@ -57,7 +57,7 @@ enum ExpectedEnd {
     Survives,
     /// Worker `.0` and its only replica, at worker `.1`, are lost together.
     Lost(u32, u32),
-    /// Both outcomes are possible, because the replica was being sent to another process.
+    /// Either of them, because the replica was being sent to another process.
     Either(u32, u32),
 }
 
@@ -70,16 +70,16 @@ fn position(point: &str) -> usize {
 /// Lifetime of replicas: that of the node, or that of the process that stores them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ReplicaLifetime {
-    Outlive,
-    Die,
+    Node,
+    Process,
 }
 
-/// Outcome of a second failure.
+/// Returns the expected end of a job after a second failure.
 ///
-/// A rank and its buddy are lost together until another replica has been made, if replicas do not
-/// outlive their process.
-fn expected_end(role: Role, point: &str, copies: ReplicaLifetime) -> ExpectedEnd {
-    if copies == ReplicaLifetime::Outlive {
+/// A job whose replicas do not outlive their process is lost if a worker and its buddy fail before
+/// another replica has been made.
+fn expected_end(role: Role, point: &str, lifetime: ReplicaLifetime) -> ExpectedEnd {
+    if lifetime == ReplicaLifetime::Node {
         return ExpectedEnd::Survives;
     }
     let at = position(point);
@@ -88,8 +88,8 @@ fn expected_end(role: Role, point: &str, copies: ReplicaLifetime) -> ExpectedEnd
         Role::Protected => (0, 1, "reprotect"),
         _ => return ExpectedEnd::Survives,
     };
-    // The buddy may end its own stage a little before the replacement does; all processes meet in
-    // the stage after the load.
+    // A buddy may end `fetch` a little before the replacement does. All processes meet in
+    // `rebuild`, the stage after `load`, and again at the end of `reprotect`.
     let certain = if role == Role::Buddy {
         "rebuild.half"
     } else {
@@ -108,21 +108,21 @@ fn assert_survived(outcome: &Outcome, case: &TestProgram) {
     let undisturbed = native(case.job());
     outcome.assert_success();
     outcome.assert_like_after(&undisturbed, case.files, case.canonical);
-    outcome.check(!outcome.takeovers().is_empty(), "no part was taken over");
+    outcome.check(!outcome.takeovers().is_empty(), "no worker was replaced");
 }
 
 fn assert_lost(outcome: &Outcome, worker: u32, buddy: u32) {
     outcome.check(outcome.status.is_some(), "the job hangs");
     outcome.check(
         outcome.status.is_some_and(|status| !status.success()),
-        "the job has lost a rank and its copy, and succeeded",
+        "the job has lost a worker and its replica, and succeeded",
     );
     let named = format!("worker {worker} (rank {worker} on ");
-    let kept = format!("failed together with worker {buddy} (rank {buddy} on ");
+    let buddy_part = format!("failed together with worker {buddy} (rank {buddy} on ");
     let lines = outcome.own_lines();
     outcome.check(
         lines.len() == 1
-            && [&*named, &*kept, "only replica (checkpoint "]
+            && [&*named, &*buddy_part, "only replica (checkpoint "]
                 .iter()
                 .all(|words| lines[0].contains(words)),
         "the loss is not named in one line",
@@ -133,7 +133,7 @@ fn die(
     case: &TestProgram,
     deaths: &impl Display,
     spares: u32,
-    fate: ExpectedEnd,
+    expected: ExpectedEnd,
     verdicts: &mut Verdicts,
 ) {
     let fault = format!("kill rank=1 at=cut.end epoch=3; {deaths}");
@@ -150,7 +150,7 @@ fn die(
         outcome.faults()
     );
     verdicts.judge(&format!("{}: {fault}", case.name), || {
-        match fate {
+        match expected {
             ExpectedEnd::Survives => assert_survived(&outcome, case),
             ExpectedEnd::Lost(worker, buddy) => assert_lost(&outcome, worker, buddy),
             ExpectedEnd::Either(worker, buddy) => {
@@ -164,7 +164,7 @@ fn die(
     });
 }
 
-/// Failures after the first failure.
+/// Faults after the first failure: ranks and fault points.
 struct Deaths(Vec<(u32, &'static str)>);
 
 impl Display for Deaths {
@@ -176,13 +176,13 @@ impl Display for Deaths {
 
 fn sweep(
     case: &TestProgram,
-    copies: ReplicaLifetime,
+    lifetime: ReplicaLifetime,
     points: impl Iterator<Item = (usize, &'static str)>,
     roles: impl Fn(usize) -> Vec<Role>,
 ) {
-    let die_with_process = match copies {
-        ReplicaLifetime::Outlive => "",
-        ReplicaLifetime::Die => "; pretend no-memfd",
+    let die_with_process = match lifetime {
+        ReplicaLifetime::Node => "",
+        ReplicaLifetime::Process => "; pretend no-memfd",
     };
     let mut verdicts = Verdicts::default();
     for (index, point) in points {
@@ -192,7 +192,7 @@ fn sweep(
                 case,
                 &deaths,
                 2,
-                expected_end(role, point, copies),
+                expected_end(role, point, lifetime),
                 &mut verdicts,
             );
         }
@@ -202,11 +202,11 @@ fn sweep(
 
 #[test]
 fn a_second_process_may_die_at_any_stage_of_a_recovery() {
-    // Failures in the last stages can lose the most.
+    // The ordinary run has the last points, where failures can lose the most.
     let points: Vec<_> = points().enumerate().collect();
     sweep(
         &programs::cg(),
-        ReplicaLifetime::Outlive,
+        ReplicaLifetime::Node,
         variants(points.into_iter().rev(), 3),
         |index| vec![ROLES[(2 * index + 3) % ROLES.len()]],
     );
@@ -216,15 +216,15 @@ fn a_second_process_may_die_at_any_stage_of_a_recovery() {
 #[ignore = "long: make sweep"]
 fn any_second_process_may_die_at_any_stage_of_a_recovery() {
     for case in [programs::heat2d(), programs::cg(), programs::large_heat2d()] {
+        sweep(&case, ReplicaLifetime::Node, points().enumerate(), |_| {
+            ROLES.to_vec()
+        });
         sweep(
             &case,
-            ReplicaLifetime::Outlive,
+            ReplicaLifetime::Process,
             points().enumerate(),
             |_| ROLES.to_vec(),
         );
-        sweep(&case, ReplicaLifetime::Die, points().enumerate(), |_| {
-            ROLES.to_vec()
-        });
     }
 }
 
@@ -246,7 +246,7 @@ fn understudies_may_die_one_after_the_other_while_they_take_a_part() {
             &mut verdicts,
         );
     }
-    // The process fails within the transfer of the data that the replacement receives.
+    // The replacement fails when the header of a replica has arrived, and not its pages.
     let deaths = Deaths(vec![(4, "ship.half")]);
     die(
         &programs::large_heat2d(),

@@ -1,4 +1,4 @@
-//! New spares join the running job in place of those that have become replacements.
+//! New spares join the running job in place of spares that have become replacements.
 
 use ffi_tests::daemon_process::Daemon;
 use ffi_tests::native_runs::native;
@@ -7,7 +7,7 @@ use ffi_tests::reduced_replicas::{self, ALL_REDUCED, WORKERS};
 use ffi_tests::{Job, Kill, Outcome, Trigger};
 use std::time::Duration;
 
-/// Makes a job of 30 checkpoints, whose first half has five new spares.
+/// Returns a program with 30 checkpoints, enough for five new spares.
 ///
 /// The interval is in calls, so that a fast machine takes as many checkpoints as a slow one.
 fn enough_of_heat2d() -> TestProgram {
@@ -50,11 +50,10 @@ fn joined(outcome: &Outcome) -> Vec<u32> {
 #[test]
 fn with_one_spare_five_failures_are_survived() {
     let case = enough_of_heat2d();
-    // The second failure is that of the first new process, which is a replacement by then; the
-    // third is that of another worker; the last is that of rank 0.
+    // Ranks fail in the order of their epochs. Rank 4, the first spare, replaces worker 1. Rank 5,
+    // the first new spare, replaces rank 4 and fails in turn. Then workers 2 and 0 fail.
     let fault = "kill rank=1 at=cut.end epoch=3; kill rank=5 at=cut.end epoch=8; kill rank=2 \
         at=ship.half epoch=12; kill rank=0 at=cut.end epoch=16";
-    // Rank 4 replaces worker 1. Rank 5 is the first new spare; it replaces rank 4.
     let outcome = job(&case)
         .fault(&format!("{fault}; kill rank=4 at=cut.end epoch=6"))
         .run();
@@ -88,7 +87,7 @@ fn a_new_spare_that_fails_while_joining_is_not_needed() {
     outcome.assert_nothing_left();
 }
 
-/// The job waits for a new spare that is needed.
+/// The job waits for the only spare, which still joins when worker 2 is killed.
 #[test]
 fn a_worker_that_fails_while_a_new_spare_joins_is_replaced_by_it() {
     let case = half_of_heat2d();
@@ -104,10 +103,9 @@ fn a_worker_that_fails_while_a_new_spare_joins_is_replaced_by_it() {
     outcome.assert_nothing_left();
 }
 
-/// The daemon limits the number of new spares.
+/// A daemon limits the idle spares of all jobs of its node to two.
 ///
-/// With two jobs on a node, the second job may start no spare if the first job has started all of
-/// them.
+/// The job gets a new spare, unless another job has two spares there.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn a_daemon_grants_new_spares() {
@@ -126,21 +124,22 @@ fn a_daemon_grants_new_spares() {
         outcome.assert_nothing_left();
         outcome.check(
             joined(&outcome).len() == granted,
-            "another number of new spares",
+            "another number of new spares has joined",
         );
         let refused = outcome.own_lines().iter().any(|line| {
             line.contains("the daemon grants 0 new spare(s) instead of 1; the job continues with 0")
         });
         outcome.check(
             refused == (granted == 0),
-            "the reason is told if there is one",
+            "the line about the refused spare is missing, or wrong",
         );
     }
 }
 
-/// Both spares become replacements at once, and two new spares join.
+/// Two workers are killed at once and use both spares up; two new spares join.
 ///
-/// The first of them helps the second to join. Both become replacements later.
+/// The new spares join independently of each other. Later they replace the two other workers, which
+/// are killed at once too.
 #[test]
 fn two_may_join_at_once() {
     let case = enough_of_heat2d();
@@ -161,12 +160,12 @@ fn two_may_join_at_once() {
     outcome.assert_nothing_left();
 }
 
-/// New spares use the disk level, to which all roll back when replicas are lost.
+/// New spares roll back with all workers to the disk level, when replicas are lost.
 #[test]
 fn new_spares_use_the_disk_level() {
     let case = enough_of_heat2d();
-    // Rank 4 replaces worker 1, and rank 5, a new spare, replaces worker 2. Then worker 1 fails
-    // together with the buddy of its only replica.
+    // Ranks 4 and 5, the first spares, replace workers 1 and 2. Then worker 1 fails together with
+    // its buddy, worker 2; new spares replace both.
     let fault = "kill rank=1 at=cut.end epoch=3; kill rank=2 at=cut.end epoch=6; kill rank=4 \
         at=cut.end epoch=9 delay=40ms; kill rank=5 at=cut.end epoch=9 delay=40ms; pretend \
         no-memfd";
@@ -182,7 +181,7 @@ fn new_spares_use_the_disk_level() {
     outcome.assert_nothing_left();
 }
 
-/// New spares rebuild static data like the first spares.
+/// A new spare rebuilds static data by a replay, as the first spare does.
 #[test]
 fn joining_processes_replay_the_set_up_phase() {
     // Replicas are reduced again some time after the first failure.

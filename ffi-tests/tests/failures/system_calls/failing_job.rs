@@ -15,17 +15,17 @@ use std::time::{Duration, Instant};
 const LIMIT: Duration = Duration::from_secs(150);
 /// Statuses of jobs that a failing call has ended, as docs/reference/exit-statuses.md lists them.
 const STATUSES: [i32; 5] = [71, 74, 75, 78, 125];
-/// Processes of the launcher.
+/// Subcommands of ckptd whose calls fail: launcher, guardian, node manager.
 pub const PROCESSES: [&str; 3] = ["launch", "guardian", "manage"];
 
-/// Calls that may fail, by name.
+/// Makes a table of names, numbers and errors of system calls.
 macro_rules! calls {
     ($($name:literal $number:ident $error:ident,)*) => {
         &[$(($name, libc::$number, libc::$error)),*]
     };
 }
 
-/// Calls that can fail, with an error that is usual for each.
+/// System calls that a test can let fail, each with a usual error.
 const CALLS: &[(&str, libc::c_long, i32)] = calls! {
     "accept4" SYS_accept4 EMFILE,
     "bind" SYS_bind EACCES,
@@ -136,8 +136,8 @@ impl FailingJob {
                 assert!(STATUSES.contains(&code), "{code} is not documented\n{self}");
                 let reason = io::Error::from_raw_os_error(error).to_string();
                 assert!(self.failed > 0, "no {call} has failed\n{self}");
-                // A message that cannot be sent is a lost connection, and libpmix, in the manager,
-                // names no reasons: the line names the result.
+                // A failed sendmsg counts as a lost connection, and libpmix, which runs in the
+                // manager, reports no reasons. Then a line with an identifier at its end suffices.
                 let has_result = call == "sendmsg" || process == "manage";
                 let has_result = has_result && self.stderr.contains("]\n");
                 assert!(
@@ -181,7 +181,7 @@ impl Program {
         }
     }
 
-    /// True if the program has printed everything.
+    /// True if the output of all processes is complete.
     fn is_whole(self, stdout: &str) -> bool {
         match self {
             Program::Echo => stdout == "hello\n".repeat(3),
@@ -190,7 +190,7 @@ impl Program {
     }
 }
 
-/// Runs a job under supervision of these calls.
+/// Runs a job, with these calls under supervision.
 fn supervised(
     program: Program,
     calls: &[libc::c_long],
@@ -216,7 +216,7 @@ fn supervised(
         Some(job.child.wait().expect("a child"))
     } else {
         job.child.kill().expect("a child");
-        // The guardians end with the launcher.
+        // The guardians end with the launcher, and no further call fails.
         job.supervise(LIMIT, &mut |_| None);
         None
     };
@@ -264,7 +264,7 @@ fn number_of(call: &str) -> libc::c_long {
     row.expect("a call of the table").1
 }
 
-/// Returns the paths of all files below a directory.
+/// Returns the paths of all files and directories below a directory.
 fn files_below(directory: &Path) -> Vec<String> {
     fn collect(directory: &Path, prefix: &str, found: &mut Vec<String>) {
         for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {

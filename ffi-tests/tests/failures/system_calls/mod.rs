@@ -1,7 +1,7 @@
 //! Jobs in whose launcher, guardians or manager a system call fails.
 //!
-//! Each such job ends soon, with its whole output or with a message and a documented status, and
-//! leaves no process and no file.
+//! Each such job ends with its whole output, or with a message and a documented status, and leaves
+//! no process and no file.
 
 mod failing_job;
 mod supervised_command;
@@ -11,7 +11,7 @@ use ffi_tests::{Requirement, skip};
 use std::thread;
 use supervised_command::can_supervise;
 
-/// Number of jobs at a time: they mostly wait.
+/// Number of concurrent jobs, which mostly wait.
 const AT_ONCE: usize = 4;
 
 /// Runs a job for each failure, and checks how it ends.
@@ -36,12 +36,12 @@ type Row = (&'static str, i32, &'static [u32]);
 
 /// Returns the failures of the calls of one process.
 fn failures(process: &'static str, table: &[Row]) -> Vec<Failure> {
-    let of = |&(call, error, places): &Row| {
+    let of_row = |&(call, error, places): &Row| {
         places
             .iter()
             .map(move |&nth| Failure::once(process, call, error, nth))
     };
-    table.iter().flat_map(of).collect()
+    table.iter().flat_map(of_row).collect()
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn a_failing_call_of_the_manager_of_an_mpi_program() {
     check(Program::World, &failures("manage", table));
 }
 
-/// Every call of every kind fails once, and from some call on always.
+/// The first 12 calls of each kind fail in turn, also with all later ones.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn any_call_may_fail() {

@@ -18,7 +18,7 @@ const NOTIF_SEND: libc::Ioctl = 0xc018_2101_u32 as libc::Ioctl;
 /// A system call that a process is about to make.
 pub struct PendingCall {
     pub number: libc::c_long,
-    /// First part of the name of its process: the subcommand of ckptd, or the program.
+    /// Name of the calling process: the subcommand of ckptd, or the program.
     pub process: String,
 }
 
@@ -32,7 +32,7 @@ pub struct SupervisedCommand {
 }
 
 impl SupervisedCommand {
-    /// Starts a command; the kernel will ask about these calls of it and its descendants.
+    /// Starts a command; the kernel asks about these calls of the command and its descendants.
     pub fn start(
         mut command: Command,
         calls: &[libc::c_long],
@@ -53,7 +53,7 @@ impl SupervisedCommand {
         SupervisedCommand { child, listener }
     }
 
-    /// Answers for calls until no process is left.
+    /// Decides about calls until no process is left.
     ///
     /// Returns false if some are left after `limit`.
     pub fn supervise(&mut self, limit: Duration, decide: &mut Decision<'_>) -> bool {
@@ -62,29 +62,29 @@ impl SupervisedCommand {
             if !serve(&self.listener, Duration::from_millis(50), decide) {
                 return true;
             }
-            // A zombie has a filter, too.
+            // A zombie keeps its filter, so the child must be reaped.
             let _ = self.child.try_wait();
         }
         false
     }
 }
 
-/// True if this process may supervise system calls.
+/// True if this process may supervise system calls, which a short-lived thread tries.
 pub fn can_supervise() -> bool {
-    // A thread that has the filter ends at once.
+    // Only a new thread gets the filter, and ends at once.
     std::thread::spawn(|| install(&filter(&[])).is_ok())
         .join()
         .expect("no panic")
 }
 
-/// Answers for the next call within `limit`; returns false if no process is left.
+/// Decides about the next call within `limit`; returns false if no process is left.
 fn serve(listener: &OwnedFd, limit: Duration, decide: &mut Decision<'_>) -> bool {
     let mut poll = libc::pollfd {
         fd: listener.as_raw_fd(),
         events: libc::POLLIN,
         revents: 0,
     };
-    // SAFETY: the pointer refers to one valid pollfd, and the count is 1.
+    // SAFETY: the count is 1, and the pointer is that of one pollfd, which outlives the call.
     unsafe { libc::poll(&mut poll, 1, limit.as_millis() as i32) };
     if poll.revents & libc::POLLIN == 0 {
         return poll.revents & libc::POLLHUP == 0;
@@ -110,7 +110,8 @@ fn serve(listener: &OwnedFd, limit: Duration, decide: &mut Decision<'_>) -> bool
             None => libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32,
         },
     };
-    // SAFETY: the kernel only reads the structure. An error means that the caller was killed.
+    // SAFETY: the kernel only reads the structure, which outlives the call. An error means that the
+    // caller was killed.
     unsafe { libc::ioctl(listener.as_raw_fd(), NOTIF_SEND, &mut answer) };
     true
 }
@@ -155,7 +156,8 @@ fn install(filter: &[libc::sock_filter]) -> io::Result<OwnedFd> {
         len: filter.len() as u16,
         filter: filter.as_ptr().cast_mut(),
     };
-    // SAFETY: the filter is valid during the call, and the kernel copies it.
+    // SAFETY: `program` and its filter of `len` statements live during the call, in which the
+    // kernel copies them. PR_SET_NO_NEW_PRIVS takes no pointer.
     let listener = unsafe {
         libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
         libc::syscall(
@@ -168,6 +170,6 @@ fn install(filter: &[libc::sock_filter]) -> io::Result<OwnedFd> {
     if listener < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel has made the descriptor for this call.
+    // SAFETY: the kernel has just made the descriptor, so no other code owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(listener as i32) })
 }

@@ -1,4 +1,4 @@
-//! Workers that do not call MPI while another worker fails.
+//! Workers that do not call MPI while another worker fails are rolled back too.
 
 use ffi_tests::native_runs::native;
 use ffi_tests::{Job, Kill, Random, Trigger, Verdicts, paths, variants};
@@ -16,6 +16,7 @@ const COMPUTES: &[&str] = &["4", "100"];
 const THREADS: &[&str] = &["4", "100", "threads"];
 const POLLS_MEMORY: &[&str] = &["5", "1500", "memory"];
 
+/// Kills worker 1 in a run for each row; fails unless every job recovers.
 #[track_caller]
 fn assert_interrupted(rows: impl IntoIterator<Item = Row>) {
     let mut verdicts = Verdicts::default();
@@ -25,7 +26,7 @@ fn assert_interrupted(rows: impl IntoIterator<Item = Row>) {
             let outcome = job(arguments).input("endless", "").kill(kill).run();
             outcome.check(
                 outcome.file("endless").is_none() || arguments == POLLS_MEMORY,
-                "no process computes without end",
+                "no process has removed `endless`: none computes without end",
             );
             outcome.assert_success();
             outcome.assert_like(&native(job(arguments)), &["aloof.log"]);
@@ -36,9 +37,9 @@ fn assert_interrupted(rows: impl IntoIterator<Item = Row>) {
     verdicts.assert_all_good();
 }
 
-/// The computing worker never calls MPI by itself.
+/// Worker 1 is killed while worker 0 computes without end and never calls MPI.
 ///
-/// All other workers wait for it in the next MPI instance, so it must be interrupted.
+/// All other workers wait for worker 0 in the next MPI instance, so worker 0 must be interrupted.
 #[test]
 fn a_worker_that_computes_is_set_back_from_where_it_is() {
     assert_interrupted(variants(
@@ -52,13 +53,15 @@ fn a_worker_that_computes_is_set_back_from_where_it_is() {
     ));
 }
 
-/// Without an interruption, the workers would wait forever, since they do not call MPI.
+/// Worker 1 is killed while workers wait for each other by polling shared memory.
+///
+/// Without an interruption they would poll forever, since they do not call MPI.
 #[test]
 fn workers_that_wait_in_shared_memory_are_set_back() {
     assert_interrupted(variants([10, 25].map(|delay| (POLLS_MEMORY, delay)), 1));
 }
 
-/// Interrupts a worker in malloc(3), in stdio, or in a system call.
+/// Random moments interrupt a computing worker in malloc(3), in stdio, or in a system call.
 #[test]
 #[ignore = "many kills: make sweep"]
 fn a_worker_is_set_back_from_anywhere() {

@@ -1,4 +1,4 @@
-//! Checkpoints of programs without a collective over all workers.
+//! Checkpoints of programs whose loops have no blocking collective over all workers.
 
 use ffi_tests::native_runs::native;
 use ffi_tests::programs::{self, TestProgram};
@@ -11,7 +11,7 @@ fn job(how: &str, steps: &str) -> Job {
     Job::new(paths::test_program("anywhere"), &[how, steps]).interval("20ms")
 }
 
-/// Programs with a number of steps that takes a few seconds.
+/// Programs with numbers of steps that take a few seconds.
 fn cases() -> [TestProgram; 13] {
     [
         programs::prints("anywhere ring", || job("ring", "6000")),
@@ -35,7 +35,7 @@ fn cases() -> [TestProgram; 13] {
     ]
 }
 
-/// Runs a job in which `worker` fails, and compares it with an undisturbed run.
+/// Runs a job in which `worker` fails; judges if it recovers and has had checkpoints.
 fn die(verdicts: &mut Verdicts, case: &TestProgram, job: Job, worker: u32, what: &str) {
     let undisturbed = native(case.job());
     let outcome = job.run();
@@ -87,7 +87,7 @@ fn die_at_random(case: &TestProgram, times: usize) {
     verdicts.assert_all_good();
 }
 
-/// Fault points of a checkpoint, in their order.
+/// Fault points of a checkpoint, in the order in which a worker passes them.
 const POINTS: &[&str] = &[
     "cut.begin",
     "cut.agreed",
@@ -99,12 +99,14 @@ const POINTS: &[&str] = &[
     "commit.end",
 ];
 
+/// Number of kills of a program at random moments.
 fn times() -> usize {
     if is_thorough() { 30 } else { 1 }
 }
 
-fn judge(which: usize) {
-    let case = &cases()[which];
+/// Kills workers of a program of [`cases`] at fault points and at random moments.
+fn assert_survives(index: usize) {
+    let case = &cases()[index];
     die_at_points(
         case,
         &variants(POINTS.iter().copied(), 2).collect::<Vec<_>>(),
@@ -115,79 +117,83 @@ fn judge(which: usize) {
 #[test]
 #[ignore = "a variant: make test-all"]
 fn a_ring_survives() {
-    judge(0);
+    assert_survives(0);
 }
 
 #[test]
 #[ignore = "a variant: make test-all"]
 fn an_exchange_of_halos_survives() {
-    judge(1);
+    assert_survives(1);
 }
 
 #[test]
 fn a_master_and_its_workers_survive() {
-    judge(2);
+    assert_survives(2);
 }
 
 #[test]
 #[ignore = "a variant: make test-all"]
 fn blocking_persistent_and_probed_messages_survive() {
-    judge(3);
+    assert_survives(3);
 }
 
 #[test]
 #[ignore = "a variant: make test-all"]
 fn collectives_of_some_workers_survive() {
-    judge(4);
+    assert_survives(4);
 }
 
 #[test]
 fn general_epochs_of_windows_survive() {
-    judge(5);
+    assert_survives(5);
 }
 
-/// A worker that holds a lock, or waits for one, may fail; the others continue.
+/// A worker fails that has locked a window or waits for a lock.
 #[test]
 fn locks_survive() {
-    judge(6);
+    assert_survives(6);
 }
 
 #[test]
 #[ignore = "a variant: make test-all"]
 fn atomic_operations_in_one_long_epoch_survive() {
-    judge(7);
+    assert_survives(7);
 }
 
 #[test]
 #[ignore = "a variant: make test-all"]
 fn fences_of_some_workers_survive() {
-    judge(8);
+    assert_survives(8);
 }
 
 #[test]
 fn a_ring_that_writes_a_file_survives() {
-    judge(9);
+    assert_survives(9);
 }
 
 #[test]
 fn threads_that_call_at_the_same_time_survive() {
-    judge(10);
+    assert_survives(10);
 }
 
 /// A synchronous send completes when the program receives the message, not at the cut.
 ///
-/// Messages would arrive in steps that are over if the send completed at the cut.
+/// The program ends a step when all sends have completed. If a send completed at the cut, its
+/// message would be received in a later step.
 #[test]
 fn synchronous_sends_complete_when_all_have_been_received() {
-    judge(11);
+    assert_survives(11);
 }
 
 #[test]
 fn calls_that_poll_for_messages_survive() {
-    judge(12);
+    assert_survives(12);
 }
 
-/// A stopped worker continues if another one waits for it outside of MPI.
+/// Workers wait for each other in shared memory; the job continues, also after failures.
+///
+/// A worker that has stopped for a cut continues without the cut if another worker, which waits for
+/// its write, does not reach the cut.
 #[test]
 fn no_worker_stops_for_one_that_waits_in_memory() {
     let job = || job("memory", "10000");

@@ -1,4 +1,4 @@
-//! A worker is killed at any moment: the output equals that of an undisturbed run.
+//! A worker is killed at a random moment: the output equals an undisturbed run's.
 
 use ffi_tests::native_runs::native;
 use ffi_tests::programs::{self, TestProgram};
@@ -7,8 +7,11 @@ use std::time::Duration;
 
 const WORKERS: u32 = 4;
 
-/// Kills every worker once in each of `times` equal parts of the run.
-fn kill_everyone(case: &TestProgram, times: usize) {
+/// Kills workers, each once in each of `times` equal parts of a run.
+///
+/// Each kill has a run of its own. The ordinary run kills two of the four workers, `make test-all`
+/// all of them.
+fn kill_workers(case: &TestProgram, times: usize) {
     let mut random = Random::announced(case.name);
     let undisturbed = native(case.job());
     let lines = case.lines_before_end(&undisturbed);
@@ -55,14 +58,14 @@ fn kill_everyone(case: &TestProgram, times: usize) {
         let kills = workers.len() * times;
         assert!(
             late <= (kills / 10).max(1),
-            "{late} of {kills} kills came after the run's end"
+            "{late} of {kills} kills came after the end of the program"
         );
         assert!(left_behind.is_empty(), "left behind: {left_behind:?}")
     });
     verdicts.assert_all_good();
 }
 
-/// Kills per worker: one by default, many in `make sweep`.
+/// Kills per killed worker: one by default, many in `make sweep`.
 fn times() -> usize {
     std::env::var("FFI_TESTS_TIMES")
         .ok()
@@ -72,24 +75,24 @@ fn times() -> usize {
 
 #[test]
 fn heat2d_recovers_from_any_failure() {
-    kill_everyone(&programs::heat2d(), times());
+    kill_workers(&programs::heat2d(), times());
 }
 
 #[test]
 fn cg_recovers_from_any_failure() {
-    kill_everyone(&programs::cg(), times());
+    kill_workers(&programs::cg(), times());
 }
 
 #[test]
 #[ignore = "a variant: make test-all"]
 fn cg_with_a_shared_library_recovers_from_any_failure() {
     // The program is `cg` with its library as a shared object.
-    kill_everyone(&programs::cg_shared(), times().div_ceil(5));
+    kill_workers(&programs::cg_shared(), times().div_ceil(5));
 }
 
 #[test]
 fn lammps_recovers_from_any_failure() {
     if let Some(case) = programs::lammps() {
-        kill_everyone(&case, times());
+        kill_workers(&case, times());
     }
 }

@@ -1,4 +1,7 @@
-//! A worker fails at a fault point: in a checkpoint, before one, at the end.
+//! Workers are killed at fault points, from MPI_Init to MPI_Finalize.
+//!
+//! The points are those of a checkpoint, of MPI_Init and MPI_Finalize, of a recovery and of a
+//! restart. Some first failures occur when lines have been printed, instead of at a fault point.
 
 use crate::persistence::restarted_job;
 use ffi_tests::native_runs::native;
@@ -30,8 +33,9 @@ fn judge(
 
 /// Returns a program with enough data for the fault point.
 ///
-/// A short transfer is over before it is polled, and takes less time than the work between two
-/// checkpoints.
+/// All workers pass the points with any amount of data. With more data, pages are in transit at
+/// `ship.half`. At `whole.begin`, sending the replicas of the unfinished checkpoint takes longer
+/// than the work since the previous checkpoint, so that the recovery plan takes the previous one.
 fn case_for(point: &str) -> TestProgram {
     if ["ship.half", "whole.begin"].contains(&point) {
         programs::large_heat2d()
@@ -40,6 +44,10 @@ fn case_for(point: &str) -> TestProgram {
     }
 }
 
+/// Kills a worker at a fault point in each of several jobs, which must recover.
+///
+/// `epoch` is empty or selects a passage of the point. `workers` returns the workers to kill at the
+/// point with this index.
 fn die_at(points: &[&str], epoch: &str, tracking: &str, workers: impl Fn(usize) -> Vec<u32>) {
     let mut verdicts = Verdicts::default();
     for (index, point) in points.iter().enumerate() {
@@ -62,8 +70,8 @@ fn die_at(points: &[&str], epoch: &str, tracking: &str, workers: impl Fn(usize) 
     verdicts.assert_all_good();
 }
 
-/// Fault points of a checkpoint, in their order.
-const CHECKPOINT: &[&str] = &[
+/// Fault points of a checkpoint, in the order in which a worker passes them.
+const CHECKPOINT_POINTS: &[&str] = &[
     "cut.begin",
     "cut.agreed",
     "cut.end",
@@ -75,30 +83,30 @@ const CHECKPOINT: &[&str] = &[
     "commit.end",
 ];
 
-fn everyone(_: usize) -> Vec<u32> {
+fn all_workers(_: usize) -> Vec<u32> {
     (0..WORKERS).collect()
 }
 
-/// Returns one worker, which differs from point to point; with `make test-all` two.
-fn some(index: usize) -> Vec<u32> {
+/// Returns one worker, or two with `make test-all`; they differ from point to point.
+fn selected_workers(index: usize) -> Vec<u32> {
     let first = index as u32 % WORKERS;
     variants([first, (first + 1 + index as u32 % 2) % WORKERS], 1).collect()
 }
 
 #[test]
 fn a_worker_may_die_at_any_point_of_a_checkpoint() {
-    die_at(CHECKPOINT, " epoch=3", "auto", some);
+    die_at(CHECKPOINT_POINTS, " epoch=3", "auto", selected_workers);
 }
 
 #[test]
 #[ignore = "long: make sweep"]
 fn every_worker_may_die_at_any_point_of_a_checkpoint() {
-    die_at(CHECKPOINT, " epoch=3", "pagemap", everyone);
-    die_at(CHECKPOINT, " epoch=2", "compare", everyone);
+    die_at(CHECKPOINT_POINTS, " epoch=3", "pagemap", all_workers);
+    die_at(CHECKPOINT_POINTS, " epoch=2", "compare", all_workers);
 }
 
 #[test]
-fn a_worker_may_die_inside_a_checkpoint_that_is_found_by_comparing() {
+fn a_worker_may_die_inside_a_checkpoint_whose_changed_pages_are_found_by_comparing() {
     die_at(
         &["capture.end", "ship.half", "commit.end"],
         " epoch=3",
@@ -108,12 +116,17 @@ fn a_worker_may_die_inside_a_checkpoint_that_is_found_by_comparing() {
 }
 
 #[test]
-fn a_worker_may_die_at_the_end_of_mpi_init_and_at_the_begin_of_mpi_finalize() {
-    die_at(&["init.end", "finalize.begin"], "", "auto", some);
+fn a_worker_may_die_at_the_end_of_mpi_init_and_at_the_beginning_of_mpi_finalize() {
+    die_at(
+        &["init.end", "finalize.begin"],
+        "",
+        "auto",
+        selected_workers,
+    );
 }
 
 #[test]
-fn a_worker_that_dies_before_the_first_interval_leads_back_to_mpi_init() {
+fn a_failure_before_the_first_interval_rolls_back_to_mpi_init() {
     let case = programs::lasting_heat2d();
     let mut random = Random::announced("before the first interval");
     let mut verdicts = Verdicts::default();
@@ -160,8 +173,8 @@ fn two_workers_may_die_one_after_the_other_if_there_are_two_spares() {
     verdicts.assert_all_good();
 }
 
-/// Stages of a recovery at whose end a process may fail.
-const RECOVERY: &[&str] = &[
+/// Stages of a recovery at whose ends a second worker is killed.
+const RECOVERY_STAGES: &[&str] = &[
     "initialise",
     "agree",
     "replace",
@@ -177,9 +190,9 @@ fn another_worker_may_die_during_the_recovery() {
     let case = programs::heat2d();
     let mut verdicts = Verdicts::default();
     let undisturbed = native(case.job());
-    for stage in RECOVERY {
-        // Four workers and two spares on one node: worker 3 stores the replica of worker 1, so it
-        // must not be the second to fail.
+    for stage in RECOVERY_STAGES {
+        // Four workers and two spares on one node: worker 3 stores the replica of worker 1, so this
+        // replica is left when worker 2 is the second to fail.
         let (first, second) = (1, 2);
         let kill = Kill::at(first, Trigger::Lines(8));
         let outcome = case
@@ -198,14 +211,17 @@ fn another_worker_may_die_during_the_recovery() {
             || {
                 outcome.assert_success();
                 outcome.assert_like(&undisturbed, case.files);
-                outcome.check(!outcome.takeovers().is_empty(), "no part was taken over");
+                outcome.check(!outcome.takeovers().is_empty(), "no worker was replaced");
             },
         );
     }
     verdicts.assert_all_good();
 }
 
-/// Receives that match equal messages are reposted in the order of the program.
+/// A worker is killed while several posted receives match the same messages.
+///
+/// After the rollback, the receives are posted again in their original order, so that each gets the
+/// message that it would have got (MPI 4.1, 3.5).
 #[test]
 fn receives_are_reposted_in_their_order() {
     let make = || {
@@ -221,7 +237,7 @@ fn receives_are_reposted_in_their_order() {
         ..programs::heat2d()
     };
     let mut verdicts = Verdicts::default();
-    // Half of the cuts occur between the cancellation of a receive and its completion.
+    // One third of the cuts occur between the cancellation of a receive and its completion.
     for (worker, epoch) in variants([(1, 7), (0, 4), (0, 8)], 2) {
         let fault = fault_at_commit(worker, epoch);
         let undisturbed = native(case.job());
@@ -233,9 +249,10 @@ fn receives_are_reposted_in_their_order() {
     verdicts.assert_all_good();
 }
 
-/// Another process fails while receives are reposted.
+/// A second process is killed while another one posts its receives again; the job recovers.
 ///
-/// A survivor or the replacement reposts the receives.
+/// The survivor posts its receives again and the replacement is killed, or, in the second variant,
+/// the other way round.
 #[test]
 fn a_worker_may_fail_while_receives_are_reposted() {
     let make = || {
@@ -257,7 +274,9 @@ fn a_worker_may_fail_while_receives_are_reposted() {
     }
 }
 
-/// The whole job has been restarted, and the other worker runs already.
+/// Worker 1 has resumed after a restart, and is killed before worker 0 resumes.
+///
+/// Worker 0 still posts its receives again at that time. The restarted job recovers.
 #[test]
 fn a_worker_may_fail_while_another_one_restarts() {
     let make = || {
@@ -276,9 +295,11 @@ fn a_worker_may_fail_while_another_one_restarts() {
     restarted_job::assert_like(&native(make()), &[], &first.stdout, second);
 }
 
-/// Receives before a cut do not match messages that a broadcast sends after the cut.
+/// A message that is sent after a cut completes no receive at the cut.
 ///
-/// Another worker still drains its receives at that time.
+/// The cut is at the entry of a broadcast, which its root leaves early to send the message. Worker
+/// 1 has posted a matching receive before the cut, and is delayed before it drains its messages.
+/// Then worker 2 is killed, and the root sends the message again after the rollback.
 #[test]
 fn no_message_overtakes_a_cut() {
     let make = || {

@@ -1,6 +1,7 @@
 //! Several failures, failures of spares, and failures that cannot be recovered.
 //!
-//! The job ends with a clear message instead of a hang or a wrong result.
+//! A job never hangs and has no wrong result: it recovers, restarts, or ends with a line that gives
+//! the cause.
 
 use ffi_tests::namespace_hosts::Hosts;
 use ffi_tests::native_runs::native;
@@ -10,20 +11,20 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Fails unless the job ended soon, with a status other than 0 and the cause.
+/// Fails unless the job ended by itself with an error, and reported all `words`.
 #[track_caller]
 fn assert_ended(outcome: &Outcome, words: &[&str]) {
     outcome.assert_failed();
-    let said = |word: &&str| outcome.own_lines().iter().any(|line| line.contains(*word));
-    let missing: Vec<&&str> = words.iter().filter(|word| !said(word)).collect();
+    let is_reported = |word: &&str| outcome.own_lines().iter().any(|line| line.contains(*word));
+    let missing: Vec<&&str> = words.iter().filter(|word| !is_reported(word)).collect();
     outcome.check(
         missing.is_empty(),
-        &format!("no line of ours says {missing:?}"),
+        &format!("no line of understudy has {missing:?}"),
     );
     outcome.assert_nothing_left();
 }
 
-/// Fails unless the output is undisturbed and these workers were replaced.
+/// Fails unless the job recovered with equal output and these workers were replaced.
 #[track_caller]
 fn assert_survived(outcome: &Outcome, workers: &[u32]) {
     let case = heat2d();
@@ -119,7 +120,10 @@ fn a_worker_that_dies_with_its_copy_ends_the_job() {
     );
 }
 
-/// Spares have no data of the job.
+/// All workers are killed at once, and no replica outlives its process.
+///
+/// The job ends although spares are left, which have no data of the job. With a disk level, a
+/// restart completes the job.
 #[test]
 fn when_all_workers_fail_without_replicas_the_job_can_resume_from_disk() {
     let case = heat2d();
@@ -151,7 +155,7 @@ fn when_all_workers_fail_without_replicas_the_job_can_resume_from_disk() {
     saved.assert_nothing_left();
 }
 
-/// Kills a worker in MPI_Init; fails unless the job recovers or restarts.
+/// Kills worker 2 in MPI_Init or before; fails unless the job recovers or restarts.
 fn die_in_init(at: Trigger, delays_ms: &[u64]) {
     let mut verdicts = Verdicts::default();
     for &delay in variants(delays_ms, 2) {
@@ -166,12 +170,12 @@ fn die_in_init(at: Trigger, delays_ms: &[u64]) {
         );
         verdicts.judge(&format!("{delay} ms after {at:?}"), || {
             // After a failure before the first checkpoint, the job has restarted.
-            let parts: &[u32] = if outcome.takeovers().is_empty() {
+            let replaced: &[u32] = if outcome.takeovers().is_empty() {
                 &[]
             } else {
                 &[2]
             };
-            assert_survived(&outcome, parts);
+            assert_survived(&outcome, replaced);
         });
     }
     verdicts.assert_all_good();
@@ -241,7 +245,7 @@ fn the_exit_status_of_the_program_is_that_of_the_job() {
     };
     with.check(
         message(&with) == message(&without),
-        "the program's message is not there once",
+        "the program's message is missing or repeated",
     );
     with.assert_nothing_left();
 }
@@ -270,7 +274,9 @@ fn data_of(pid: u32) -> Option<u64> {
     line.trim_end_matches("kB").trim().parse().ok()
 }
 
-/// Limits the data of rank 1 to this number of KiB.
+/// Makes a job on two hosts with a limit of data (`ulimit -d`) for rank 1.
+///
+/// `limit` is a number of KiB, or `unlimited`.
 fn with_memory(limit: &str) -> Job {
     const LIMITED: &str =
         r#"limit=$1; shift; [ "$OMPI_COMM_WORLD_RANK" != 1 ] || ulimit -d "$limit"; exec "$@""#;
@@ -295,9 +301,9 @@ fn with_memory(limit: &str) -> Job {
     job.env("UNDERSTUDY_COPIES", "xor:2")
 }
 
-/// The worker that ends the job for lack of memory does so within a transfer.
+/// A worker cannot get memory for replicas and ends the job, on both hosts.
 ///
-/// The processes of the other host take part in that transfer.
+/// The worker is within a transfer, in which processes of the other host take part.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn a_worker_without_memory_for_copies_ends_the_job_on_all_hosts() {
@@ -329,6 +335,6 @@ fn a_limit_of_file_size_or_time_that_ends_a_process_is_named() {
             &outcome,
             &[limit, "before the first checkpoint; raise the limit"],
         );
-        outcome.check(outcome.stdout.is_empty(), "the program has gone on");
+        outcome.check(outcome.stdout.is_empty(), "the program has continued");
     }
 }

@@ -1,6 +1,6 @@
 //! A worker fails at any moment: a replacement takes over, and the results are equal.
 //!
-//! The job ends with a status and a line that state so if no recovery is possible.
+//! A job that cannot recover ends with a status other than 0 and a line that gives the cause.
 
 mod aloof;
 mod anywhere;

@@ -1,6 +1,7 @@
 //! Many failures under a plain mpirun.
 //!
-//! The output is equal and no resource use grows, whichever processes fail and however often.
+//! The output is equal and no resource use grows, whichever ranks fail and however often. Only the
+//! failure of a guardian, which mpirun sees, ends the job.
 
 use ffi_tests::living_processes::{self, beside_work, living_and_lines};
 use ffi_tests::native_runs::native;
@@ -16,7 +17,7 @@ fn job(case: &TestProgram) -> Job {
     case.job().launched_by(Launcher::Mpirun)
 }
 
-/// Fails unless the job's output is undisturbed and nothing is left.
+/// Fails unless the job succeeded with the output of an undisturbed run, and left nothing.
 #[track_caller]
 fn assert_undisturbed(case: &TestProgram, outcome: &Outcome, workers: u32) {
     outcome.assert_success();
@@ -30,7 +31,8 @@ const PERIOD: Duration = Duration::from_millis(300);
 
 /// Kills a random process of a job every [`PERIOD`] for `time`.
 ///
-/// The kills stop when `lines` lines have been printed.
+/// The kills stop when `lines` lines have been printed. The output must be undisturbed, and at
+/// least a third of the possible kills must have been made.
 fn kill_for(case: &TestProgram, spares: u32, time: Duration, lines: usize) {
     let mut random = Random::announced("stress");
     let workers = case.job().worker_count();
@@ -104,16 +106,16 @@ fn a_process_is_killed_every_300_ms_for_a_minute() {
     }
 }
 
-/// Resources of the processes of a job: ranks, guardians, the manager.
+/// Resources of the ranks, guardians and manager of a job, and its files in memory.
 type Uses = BTreeMap<(&'static str, u32), ResourceUse>;
 
-/// Number of recoveries that a job has had, and the current resources of its processes.
+/// Number of recoveries that a job has had, and its current resources.
 ///
-/// The number of files in memory is included.
+/// `None` if the job is not complete, or if a process exits meanwhile.
 fn measure(first: &living_processes::Ranks) -> Option<(usize, Uses)> {
     let directory = beside_work(first.get(&0)?.pid)?.join("events");
     let reader = EventReader::open(&directory.join(file_name(ProcessNumber(0)))).ok()?;
-    let renewals = reader
+    let recoveries = reader
         .flatten()
         .filter(|record| matches!(record.kind, Kind::Resume { .. }))
         .count();
@@ -134,9 +136,9 @@ fn measure(first: &living_processes::Ranks) -> Option<(usize, Uses)> {
             .any(|word| word == "manage")
     };
     let guardians: Vec<u32> = first.values().map(|process| process.parent).collect();
-    let of_ours =
+    let is_of_job =
         |pid: &u32| processes::parent(*pid).is_some_and(|parent| guardians.contains(&parent));
-    let manager = processes::all().find(|pid| of_ours(pid) && is_manager(pid))?;
+    let manager = processes::all().find(|pid| is_of_job(pid) && is_manager(pid))?;
     uses.insert(("manager", manager), processes::resource_use(manager)?);
     // The last argument of the manager is the job's directory.
     let words = processes::words(manager);
@@ -155,36 +157,36 @@ fn measure(first: &living_processes::Ranks) -> Option<(usize, Uses)> {
         ..ResourceUse::default()
     };
     uses.insert(("files in memory", 0), in_memory);
-    Some((renewals, uses))
+    Some((recoveries, uses))
 }
 
-/// Least memory and most descriptors of each process between two numbers of recoveries.
+/// Least memory, fewest mappings and most descriptors between two numbers of recoveries.
 ///
-/// Both vary within a recovery; memory has no upper bound then.
+/// All three vary within a recovery, in which memory has no upper bound.
 fn bounds(seen: &[(usize, Uses)], from: usize, to: usize) -> Uses {
     let mut bounds = Uses::new();
     for (_, uses) in seen
         .iter()
-        .filter(|(renewals, _)| (from..to).contains(renewals))
+        .filter(|(recoveries, _)| (from..to).contains(recoveries))
     {
-        for (&who, of) in uses {
-            let it = bounds.entry(who).or_insert(*of);
-            it.memory = it.memory.min(of.memory);
-            it.descriptors = it.descriptors.max(of.descriptors);
-            it.mappings = it.mappings.min(of.mappings);
+        for (&who, found) in uses {
+            let bound = bounds.entry(who).or_insert(*found);
+            bound.memory = bound.memory.min(found.memory);
+            bound.descriptors = bound.descriptors.max(found.descriptors);
+            bound.mappings = bound.mappings.min(found.mappings);
         }
     }
     bounds
 }
 
-/// Permitted growth in 30 recoveries or more: KiB of memory, number of mappings.
+/// Permitted growth over at least 30 recoveries: KiB of memory, number of mappings.
 ///
 /// The manager's memory includes reports of lost connections, which libpmix keeps for a while.
 const LIMITS: (u64, usize) = (1024, 4);
 
-/// Connections of the ranks of two generations to the manager.
+/// Permitted growth of descriptors: connections of two generations of ranks to the manager.
 ///
-/// Libpmix closes them some time after the ranks have closed theirs.
+/// Libpmix closes a connection in the manager some time after the rank has closed it.
 const CONNECTIONS: usize = 2 * 5;
 
 #[test]
@@ -210,11 +212,11 @@ fn nothing_grows_from_reinit_to_reinit() {
     let (seen_too, mut next) = (Arc::clone(&seen), Instant::now());
     // Before the first commit is reported to all processes, a failure would restart the job.
     let wanted = if is_thorough() { 200 } else { 65 };
-    let renewals: Vec<String> = (2..wanted + 12)
+    let faults: Vec<String> = (2..wanted + 12)
         .map(|epoch| format!("renew rank=0 at=commit.end epoch={epoch}"))
         .collect();
-    let renewed = job(&case).fault(&renewals.join("; "));
-    let outcome = renewed
+    let outcome = job(&case)
+        .fault(&faults.join("; "))
         .watch(move |first| {
             if Instant::now() >= next {
                 seen_too
@@ -227,16 +229,19 @@ fn nothing_grows_from_reinit_to_reinit() {
         })
         .run();
     assert_undisturbed(&case, &outcome, 4);
-    let renewals = outcome.recoveries();
+    let recoveries = outcome.recoveries();
     outcome.check(
-        renewals >= wanted,
-        &format!("MPI was initialised anew {renewals} times only"),
+        recoveries >= wanted,
+        &format!("MPI was initialised again only {recoveries} times"),
     );
     let seen = seen.lock().expect("no thread has failed");
-    let (early, late) = (bounds(&seen, 20, 35), bounds(&seen, wanted - 15, renewals));
+    let (early, late) = (
+        bounds(&seen, 20, 35),
+        bounds(&seen, wanted - 15, recoveries),
+    );
     assert!(
         early.len() > 10 && early.len() == late.len(),
-        "{} and {} were looked at",
+        "{} and {} processes were measured",
         early.len(),
         late.len()
     );
@@ -245,12 +250,15 @@ fn nothing_grows_from_reinit_to_reinit() {
         println!("{who:?}: {before:?}, then {after:?}");
         assert!(
             after.descriptors <= before.descriptors + CONNECTIONS,
-            "{who:?}: descriptors, or files"
+            "{who:?}: more descriptors, or more files in memory"
         );
-        assert!(after.memory <= before.memory + LIMITS.0, "{who:?}: memory");
+        assert!(
+            after.memory <= before.memory + LIMITS.0,
+            "{who:?}: more memory"
+        );
         assert!(
             after.mappings <= before.mappings + LIMITS.1,
-            "{who:?}: mappings"
+            "{who:?}: more mappings"
         );
     }
 }
@@ -283,11 +291,14 @@ fn two_jobs_of_a_node_do_not_disturb_each_other() {
     let [left_alone, struck] = job(&case).run_beside(struck);
     assert_undisturbed(&case, &left_alone, 4);
     assert_undisturbed(&case, &struck, 4);
-    left_alone.check(left_alone.recoveries() == 0, "it has had a recovery");
+    left_alone.check(
+        left_alone.recoveries() == 0,
+        "the undisturbed job has had a recovery",
+    );
     struck.assert_taken_over(&[2, 0, 3]);
 }
 
-/// Mpirun ends a job of which it sees a process killed, and names the process.
+/// A guardian is killed: mpirun reports the signal and ends the job.
 #[test]
 fn a_guardian_that_dies_under_mpirun_ends_the_job() {
     let case = programs::longer_heat2d();
@@ -300,14 +311,18 @@ fn a_guardian_that_dies_under_mpirun_ends_the_job() {
     };
     let outcome = job(&case).watch(kill_guardian).run();
     let ended = outcome.status.is_some_and(|status| !status.success());
-    outcome.check(ended, "it has not ended, or well");
-    outcome.check(outcome.stderr.contains("signal 9"), "no line says why");
+    outcome.check(ended, "the job hangs, or has ended with status 0");
+    outcome.check(
+        outcome.stderr.contains("signal 9"),
+        "no line names the signal",
+    );
     outcome.assert_nothing_left();
 }
 
-/// Messages of 256 MiB each.
+/// Workers are killed while messages of 32 MiB are in flight, 256 MiB in all.
 ///
-/// The receivers read them from the senders' memory (Open MPI's smsc/cma) or copy them in pieces.
+/// The receivers read the messages from the senders' memory (Open MPI's smsc/cma) or copy them in
+/// pieces. Every received byte is right after the recoveries.
 #[test]
 fn large_messages_are_complete() {
     let mut random = Random::announced("bulk");
@@ -320,7 +335,7 @@ fn large_messages_are_complete() {
     let text = String::from_utf8_lossy(&undisturbed.stdout);
     assert!(
         !text.contains("FAILED"),
-        "`bulk` does not like MPI itself:\n{text}"
+        "`bulk` fails without understudy:\n{text}"
     );
     let lines = text
         .lines()
@@ -337,6 +352,6 @@ fn large_messages_are_complete() {
         outcome.assert_success();
         outcome.assert_like(&undisturbed, &[]);
         outcome.assert_nothing_left();
-        outcome.check(outcome.recoveries() >= 1, "hardly anybody has died in time");
+        outcome.check(outcome.recoveries() >= 1, "no kill came in time");
     }
 }

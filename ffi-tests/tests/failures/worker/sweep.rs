@@ -1,10 +1,11 @@
-//! A rank fails at every place of an undisturbed run.
+//! A worker is killed at every place of an undisturbed run.
 //!
-//! The places are all fault points and MPI calls.
+//! The places are all fault points except [`BEHIND_THE_END`], and MPI calls. The ordinary run takes
+//! every k-th call and one worker for each point; `make sweep` takes every call, and each worker.
+//! Where static data are rebuilt, the spare and other processes are also killed during replays.
 //!
-//! The ordinary run takes every k-th call, `make sweep` every single one. Each run ends with the
-//! bytes of an undisturbed one, or reports what was lost. A table has the number of runs for each
-//! result.
+//! Each run ends with the bytes of an undisturbed one. Only at [`AT_THE_END`] it may report a loss
+//! instead. A table has the number of runs for each result.
 
 use ffi_tests::native_runs::native;
 use ffi_tests::programs::{self, TestProgram};
@@ -25,11 +26,11 @@ const WORKERS_OF_MPICH: u32 = 2;
 /// Result of a run.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum RunResult {
-    /// Equal bytes, and the fault point was reached.
+    /// Equal bytes, nothing left behind, and the fault point was reached.
     Survived,
     /// A status other than 0, and a line that reports the loss.
     Named,
-    /// The run ended before the fault point.
+    /// Equal bytes, nothing left behind, and the fault point was not reached.
     NotMet,
     Wrong,
 }
@@ -71,7 +72,7 @@ fn run_result(outcome: &Outcome, undisturbed: &Outcome, case: &TestProgram) -> R
     }
 }
 
-/// Number of MPI calls of a rank, and number of passes of each fault point.
+/// Number of MPI calls of a worker, and number of passages of each fault point.
 type Counts = (u64, Vec<(String, u64)>);
 
 /// A program with the settings of its sweep.
@@ -81,16 +82,17 @@ struct Swept {
     spares: u32,
     /// True if static data are rebuilt.
     ///
-    /// The faults [`WAITING`], which every run has, ensure that replicas are reduced at
+    /// Each run then has the faults [`WAITING`] as well, so that replicas are reduced at
     /// [`REDUCED_CHECKPOINT`].
     replays: bool,
 }
 
 /// Checkpoint at which replicas are reduced, in runs whose static data are rebuilt.
 ///
-/// Spares make trial replays while the workers wait at earlier cuts. Their results are polled once
-/// per checkpoint, and sent from the worker to its buddies.
+/// Trial replays end while the workers wait at earlier cuts. Buddies poll for the results once per
+/// cut and send them to the workers, which then send the lists of proved pages to their buddies.
 const REDUCED_CHECKPOINT: u64 = 9;
+/// Delays of every worker at cuts during which trial replays end.
 const WAITING: [&str; 2] = [
     "at=cut.begin epoch=4 delay=200ms",
     "at=cut.begin epoch=5 delay=200ms",
@@ -154,11 +156,13 @@ impl Swept {
     }
 }
 
-/// Run of a sweep.
+/// Faults of one run of a sweep.
 struct Fault {
     /// Row of the table.
     place: String,
+    /// Column of the table.
     worker: u32,
+    /// Value of UNDERSTUDY_FAULT.
     text: String,
     /// True if the job may end with a loss: the fault is at [`AT_THE_END`].
     may_end: bool,
@@ -170,10 +174,11 @@ const BEHIND_THE_END: &str = "finalize.end";
 ///
 /// From there on, mpirun does not report the failure of a process; `ckptd launch` does.
 const AT_THE_END: &str = "finalize.agreed";
+
 /// Returns the faults of a sweep.
 ///
-/// The faults are: each point for each worker, at its first pass and, if it is passed again, at a
-/// late checkpoint; and `calls_per_worker` calls, or every single one.
+/// Each worker is killed at the first passage of each point and, if it passes the point at least
+/// `late` times, at checkpoint `late`; and at about `calls_per_worker` calls, or at every call.
 fn faults(counts: &[Counts], calls_per_worker: Option<u64>, late: u64) -> Vec<Fault> {
     let mut found = Vec::new();
     let workers = counts.len() as u64;
@@ -215,7 +220,7 @@ fn faults(counts: &[Counts], calls_per_worker: Option<u64>, late: u64) -> Vec<Fa
     found
 }
 
-/// Faults of the spare or another process during a replay, or just after a replay.
+/// Returns faults of the spare during or after a replay, or of another process meanwhile.
 ///
 /// Trial replays are included.
 fn faults_of_replays() -> Vec<Fault> {
@@ -251,7 +256,7 @@ fn faults_of_replays() -> Vec<Fault> {
     found
 }
 
-/// Faults of a program's sweep; the ordinary run has a part of them.
+/// Returns the faults of a program's sweep; the ordinary run has a part of them.
 fn chosen(swept: &Swept, in_full: bool) -> Vec<Fault> {
     let counts = swept.counts();
     let late = if swept.replays { REDUCED_CHECKPOINT } else { 2 };
@@ -264,12 +269,12 @@ fn chosen(swept: &Swept, in_full: bool) -> Vec<Fault> {
         return faults;
     }
     if swept.replays {
-        // Faults that the other sweep covers.
-        let is_known = |place: &str| {
+        // The sweep of the program without replays covers these faults.
+        let is_covered = |place: &str| {
             !place.contains(',') && !place.contains("phase.") && !place.contains("thin.")
         };
         faults.retain(|fault| {
-            fault.place == "calls" || fault.place.starts_with("re") || !is_known(&fault.place)
+            fault.place == "calls" || fault.place.starts_with("re") || !is_covered(&fault.place)
         });
     }
     // Each fault point is tested with one worker; the worker changes from point to point.
@@ -277,7 +282,7 @@ fn chosen(swept: &Swept, in_full: bool) -> Vec<Fault> {
     places.sort();
     places.dedup();
     let turn = |place: &str| {
-        places.iter().position(|known| known == place).unwrap_or(0) as u32 % swept.workers
+        places.iter().position(|other| other == place).unwrap_or(0) as u32 % swept.workers
     };
     faults.retain(|fault| {
         fault.place == "calls"
@@ -338,10 +343,7 @@ fn sweep(swept: &Swept) {
         "{missed} of {} faults were not met",
         faults.len()
     );
-    assert!(
-        pages > 0 || !swept.replays,
-        "nothing was rebuilt in any run"
-    );
+    assert!(pages > 0 || !swept.replays, "no run has rebuilt pages");
 }
 
 fn print_table(swept: &Swept, table: &BTreeMap<(String, u32), BTreeMap<RunResult, u32>>) {
