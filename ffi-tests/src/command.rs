@@ -53,7 +53,7 @@ impl UnderstudyCommand {
     /// Prepares `understudy ARGUMENTS` in a directory.
     ///
     /// # Panics
-    /// If no temporary directory can be made.
+    /// Panics if no temporary directory can be made.
     pub fn new(work: &Path, arguments: &[&str]) -> UnderstudyCommand {
         let root = tempfile::tempdir().expect("there is room for temporary files");
         let mut command = Command::new(paths::product("understudy"));

@@ -68,7 +68,7 @@ impl Kill {
 }
 
 impl Trigger {
-    /// True if the moment has been reached, as shown by output, events and files of the job.
+    /// True if output, events or files show that the moment has been reached.
     pub fn is_reached(&self, stdout: &Path, events: &Path) -> bool {
         match *self {
             Trigger::Launched => true,

@@ -48,7 +48,7 @@ fn successful_run(mut job: Job) -> Outcome {
     outcome
 }
 
-/// Runs a job with this fault; fails unless its output is that of an undisturbed run.
+/// Runs a job with this fault; fails unless it prints what an undisturbed run prints.
 ///
 /// # Panics
 /// Panics if the exit status is not 0, standard output differs, or the job leaves something behind.
