@@ -37,7 +37,7 @@ pub fn lasting_directory() -> PathBuf {
 /// Registers a function to be called when this process exits, since statics are not dropped.
 #[allow(unsafe_code)]
 fn at_exit(function: extern "C" fn()) {
-    // SAFETY: exit(3) calls `function`, which takes no arguments and belongs to this executable, and
+    // SAFETY: exit(3) calls `function`, which has no parameters and belongs to this executable;
     // executables stay loaded until the process has exited.
     unsafe { libc::atexit(function) };
 }
