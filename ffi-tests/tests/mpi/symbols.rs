@@ -8,15 +8,19 @@ use understudy_table::{Flag, table};
 
 /// Names besides libmpi's, and the reasons to export them.
 ///
-/// - pthread_create, timer_create: detect the program's threads.
+/// - pthread_create, thrd_create, timer_create: detect the program's threads.
 /// - dlopen, dlclose: a replacement opens and closes these libraries, too; libmpi is not opened
 ///   twice.
-/// - mmap, shmat: detect memory that ranks share.
+/// - mmap, shmat, pkey_alloc: detect memory that ranks share, and protection keys.
 /// - _exit: detects the end of a rank.
 /// - execve and its relatives: the program that the rank's process executes becomes the rank.
 /// - sigaction and its relatives: hide the handler of fatal signals.
+/// - kill, getpid, sched_setaffinity and their relatives: the program keeps its process number.
+/// - semop, msgsnd, mq_open and their relatives: detect the program's objects.
+/// - madvise, mlock, setrlimit and their relatives: detect state in the kernel.
+/// - readdir, scandir and their relatives: hide backups of files.
 /// - Clocks and the like: their results are recorded in the set-up phase.
-/// - All other functions: change names, sizes or contents of files; a rollback undoes the changes.
+/// - Most other functions: change files or descriptors; a rollback undoes the changes.
 const EXTRA: &[&str] = &[
     "_Exit",
     "__open64_2",

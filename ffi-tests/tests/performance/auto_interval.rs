@@ -75,7 +75,8 @@ fn a_replacement_uses_the_interval_of_the_others() {
         survivor.ends_with(&replacement),
         &format!("the intervals differ: {survivor:?}, {replacement:?}"),
     );
-    // One failure in a short time, where two were expected before.
+    // The user's expectation counts as two failures; a third one in a short time shortens the mean
+    // time.
     let (before, after) = (survivor[0][1], replacement[0][1]);
     outcome.check(
         after * 10 < before * 9,
