@@ -1,4 +1,4 @@
-//! libunderstudy.so exports exactly what libmpi exports.
+//! libunderstudy.so exports what libmpi exports, and the names of [`EXTRA`].
 //!
 //! The preload libraries for MPICH export all MPI names of MPICH.
 
@@ -277,7 +277,7 @@ fn exported_objects_have_the_sizes_of_the_call_table() {
     }
 }
 
-/// A missing name could not be resolved: the program does not find the real library.
+/// Each name must be exported, since the program's link map has no other MPI library.
 #[test]
 fn the_preload_libraries_for_mpich_export_all_of_its_mpi() {
     let Some(library) = paths::mpich_program("newer").map(|_| paths::mpich().join("../lib")) else {
