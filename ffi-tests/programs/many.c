@@ -1,6 +1,6 @@
 /*
  * many COUNT: spawns this number of processes one after the other, and disconnects
- * each. The library must release its resources for them.
+ * each. The MPI library must release its resources for a disconnected process.
  */
 #include <mpi.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /*
  * mappings: memory is mapped and unmapped in every step, in a different way in each
- * rank: maps are made, removed, emptied; the heap grows and shrinks.
+ * rank: mappings are made, removed and emptied; the heap grows and shrinks.
  *
  *   mpirun -n 4 mappings STEPS [PAUSE_US]
  *

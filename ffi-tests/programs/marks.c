@@ -1,4 +1,17 @@
-/* A ring without collectives, annotated with understudy.h: marks WAY ROUNDS. */
+/* Programs annotated with understudy.h: marks WAY ROUNDS.
+ *
+ * A ring without collectives, whose messages change a value:
+ *
+ * - `points` (the default): a point for checkpoints in every round
+ * - `held`: as `points`, but checkpoints are inhibited for some rounds
+ * - `wanted`, `slow`: a checkpoint is requested in some rounds; `slow` pauses in each
+ * - another WAY: no annotation
+ *
+ * Two fields, each computed from the other, without messages:
+ *
+ * - `discarded`: the old field is declared as not needed
+ * - `kept`: no field is declared
+ * - `misuse`: the old field is declared, and read all the same */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

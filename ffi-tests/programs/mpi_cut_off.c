@@ -1,6 +1,6 @@
 /*
- * A long file that is truncated in every round and written again. The removed part must
- * not be kept in memory.
+ * A long file that is truncated in every round and written again. A
+ * truncation must not keep the removed part in memory.
  */
 #include "check.h"
 #include <sys/resource.h>

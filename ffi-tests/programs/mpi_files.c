@@ -1,6 +1,6 @@
 /*
- * MPI files: views, pointers of all kinds, non-blocking and split procedures, sizes,
- * names and errors, in every round.
+ * MPI files: views, file pointers of all kinds, non-blocking and split procedures,
+ * sizes, names and errors, in every round.
  */
 #include "check.h"
 

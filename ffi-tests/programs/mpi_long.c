@@ -1,4 +1,4 @@
-/* Elements of 2 GiB and more in MPI files, without gaps and with one. */
+/* Elements of 2 GiB and more in MPI files, without and with a gap in memory. */
 #include "check.h"
 #include <fcntl.h>
 #include <sys/mman.h>

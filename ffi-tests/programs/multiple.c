@@ -2,7 +2,8 @@
  *
  *   multiple STEPS [objects | local]
  *
- * With `local`, there is no collective over all ranks. */
+ * With `objects`, a thread also uses a window and a file. With `local`, the threads'
+ * collectives are those of pairs of ranks. */
 #include <mpi.h>
 #include <pthread.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* Threads that sleep in many ways while the main thread is in MPI: naps STEPS. No
- * thread may sleep less than its time, or get EINTR. Some sleep over several
- * checkpoints. */
+ * thread may sleep for a shorter time than requested, or get EINTR. Some threads sleep
+ * over several checkpoints. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <mpi.h>

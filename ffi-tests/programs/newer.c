@@ -1,5 +1,5 @@
 /* Additions of MPI 4.1 and 5.0: states of many requests, buffers of communicators and
- * sessions, removal of error codes, datatypes, queries about Fortran. */
+ * sessions, removal of error codes, datatypes, queries about Fortran's types. */
 #include "check.h"
 
 #ifdef OPEN_MPI /* Version 5.0 has none of them. */

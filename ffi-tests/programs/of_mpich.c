@@ -1,6 +1,6 @@
 /*
- * Calls that are not supported with MPICH under understudy: one with a count that is
- * too large, and one of MPICH's own procedures.
+ * Calls that are not supported with MPICH under understudy: a call with a number of
+ * more than 31 bits, and a call of one of MPICH's own procedures.
  */
 #include <mpi.h>
 #include <stdio.h>

@@ -1,6 +1,11 @@
-// openings KIND STEPS: writes to a file by a descriptor that is difficult to save: one
-// with a high number, one of many, one whose name is removed later while another name
-// exists (in that directory or another one), or a pipe in packet mode.
+// openings KIND STEPS: writes to a file or a pipe by a descriptor that is difficult to
+// save. KIND is one of:
+//
+// - `high`: the descriptor has a high number
+// - `many`: the descriptor is one of many
+// - `linked`: the file gets a second name in its directory and loses the first
+// - `elsewhere`: as `linked`, but the second name is in another directory
+// - `packets`: a pipe in packet mode
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <mpi.h>

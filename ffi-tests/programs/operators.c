@@ -1,4 +1,4 @@
-/* Operators of the program, also on derived datatypes, and the predefined ones. */
+/* Operators of the program, also on derived datatypes, and predefined operators. */
 #include "check.h"
 
 typedef struct { double re, im; } number;

@@ -3,10 +3,10 @@
  *
  *   mpirun -n RANKS orders [STEPS [PAUSE]]
  *
- * MPICH adds up in one order the first times on a communicator, and in another one
- * later, which needs eight ranks to be visible. On several nodes, the order depends on
- * the ranks that share a node. Each step sums in all ways, on three communicators, and
- * is followed by a pause in milliseconds.
+ * MPICH changes the order of the additions after the first few sums on a communicator;
+ * the change is visible with eight ranks or more. On several nodes, the order depends
+ * on the ranks that share a node. Each step sums by all procedures, on three
+ * communicators, and is followed by PAUSE milliseconds of sleep.
  */
 #include <stdio.h>
 #include <stdlib.h>

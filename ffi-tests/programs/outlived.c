@@ -1,6 +1,6 @@
 /*
- * Persistent requests whose communicator has been freed: they can be started until they
- * are freed themselves.
+ * Persistent requests whose communicator has been freed. Such requests can be started
+ * until they are freed themselves.
  */
 #include "check.h"
 

@@ -1,5 +1,5 @@
-/* Rank 1 makes, changes or removes a file and then waits, so that other processes can
- * act on the file.
+/* Rank 1 makes, changes or removes a file and then waits, so that a test can act on the
+ * file and kill rank 1.
  *
  *   outsider make|change|remove FILE
  *

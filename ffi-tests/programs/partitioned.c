@@ -1,6 +1,6 @@
 /*
- * Partitioned messages: made once, sent in every round; the order in which partitions
- * become ready changes.
+ * Partitioned messages: requests are made once and started in every round; partitions
+ * become ready in another order each time.
  */
 #include "check.h"
 

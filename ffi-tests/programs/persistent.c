@@ -1,6 +1,6 @@
 /*
- * Persistent collectives of all kinds: made once, started in every round, in another
- * order in every process.
+ * Persistent collectives of all kinds: requests are made once and started in every
+ * round, in another order in every process.
  */
 #include "check.h"
 

@@ -1,6 +1,6 @@
 /*
- * Addresses of libraries that exist at the start, and that are opened before MPI_Init
- * and after.
+ * Prints addresses of libraries that are loaded at the start, and of libraries that are
+ * opened before and after MPI_Init.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -1,8 +1,8 @@
 // plugins DIRECTORY ROUNDS PAUSE_MS [threads|remove]: opens libraries with thread-local
 // data while it runs, some of them repeatedly, and adds up their results. It keeps
 // handles and pointers to thread-local data, and checks at the end that they are still
-// valid. With "threads", threads use them instead; with "remove", one is opened, and
-// its file removed.
+// valid. With "threads", threads use one library; with "remove", one library is
+// opened, and its file removed.
 #include <dlfcn.h>
 #include <mpi.h>
 #include <pthread.h>

@@ -1,4 +1,4 @@
-/* Shared pointers of many files, which the ranks move one after the other. */
+/* Shared file pointers of many files; in each round, the ranks move them in turn. */
 #include "check.h"
 
 enum { FILES = 24 };

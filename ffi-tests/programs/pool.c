@@ -3,8 +3,8 @@
  *   pool STEPS THREADS WORK [files|deaf]
  *
  * Each thread has thread-local data, uses a recursive mutex, allocates memory, and
- * contributes to the result. With "files" a thread makes files; with "deaf" one blocks
- * a signal without libc. */
+ * contributes to the result. With "files" a thread makes files; with "deaf" a
+ * thread blocks a signal by a system call of its own, unnoticed by libc. */
 #define _GNU_SOURCE
 #include <mpi.h>
 #include <pthread.h>

@@ -1,9 +1,9 @@
 /*
  * Receives that stay posted over many collectives, in another order than that of their
- * requests. The oldest always completes first, and its request is reused. All match the
- * same messages, so each must get the message that is due by the order of posting (MPI
- * 4.1, section 3.5). Some are persistent, some take any source or tag, and some are
- * cancelled.
+ * requests in memory. The oldest receive always completes first, and its request is
+ * reused. All receives match the same messages, so each receive must get the message
+ * that is due by the order of posting (MPI 4.1, section 3.5). Some receives are
+ * persistent, some take any source or tag, and some are cancelled.
  *
  *     posting [steps [receiver]]
  */

@@ -1,9 +1,9 @@
 /*
  * A profiling library (with -DLIBRARY) that counts calls of MPI_Allreduce, and a
- * program that does not use it explicitly. Like other profilers it has its own
- * communicator, finds the wrapped procedures by dlsym or by the profiling names, and
- * calls MPI when it is loaded. It also writes the name of each process that has loaded
- * it beside its report.
+ * program that does not use the library explicitly. Like other profilers, the library
+ * has its own communicator, finds the wrapped procedures by dlsym or by the profiling
+ * names, and calls MPI when it is loaded; then it also appends the name of the process
+ * to the file "profiled". In MPI_Finalize, it writes its report.
  */
 #define _GNU_SOURCE
 #include <mpi.h>

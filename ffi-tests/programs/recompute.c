@@ -1,7 +1,15 @@
-/* Tables that a function computes from a few parameters: recompute WAY ROUNDS.
+/* Two tables that functions compute from a few parameters: recompute WAY ROUNDS.
  *
- * Each round uses both tables, and every EVERY rounds they are computed again, from
- * other parameters. */
+ * Each round uses both tables, and every EVERY rounds the tables are computed again
+ * from other parameters. The functions are registered (understudy_recompute) unless
+ * WAY is `kept`. Other values of WAY are unusual uses:
+ *
+ * - `calls`: the registered function calls MPI
+ * - `small`: a region shorter than a page is registered, too
+ * - `protected`: the tables are read-only
+ * - `unmapped`: a third table is unmapped later
+ * - `wrong`: a word of a table is changed
+ * - `late`: the second table is annotated and written to in turn */
 #define _DEFAULT_SOURCE
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 // redirected STEPS: redirects its standard output to /dev/null, to a file and to a pipe
-// for a step or two, and writes by the descriptor that it has kept meanwhile. At some
+// for a step or two, keeps a duplicate of the descriptor, and returns to it. At some
 // steps standard output is closed.
 #include <fcntl.h>
 #include <mpi.h>

@@ -2,6 +2,9 @@
  * OpenMP threads that call MPI one after the other (MPI_THREAD_SERIALIZED).
  *
  *   serialized STEPS THREADS [files | signals | exit | abort]
+ *
+ * With `files` the threads write files, with `signals` a timer sends signals, and with
+ * `exit` and `abort` a thread of rank 1 ends the job.
  */
 #define _GNU_SOURCE
 #include <mpi.h>

@@ -1,4 +1,5 @@
-/* Sessions beside MPI_Init, and communicators of groups; one of each lives on. */
+/* Sessions beside MPI_Init, and communicators made of groups; a session and a
+ * communicator last until the end. */
 #include "check.h"
 
 static MPI_Session kept = MPI_SESSION_NULL;

@@ -1,6 +1,7 @@
 /*
- * setup: its set-up phase has effects that a replay must not repeat, and results that
- * vary. The main phase uses these files, long enough for a replay to damage them.
+ * setup: the set-up phase has effects on files, which a replay must not repeat, and
+ * results that vary. The main phase uses the files for so long that a replay in the
+ * meantime could damage them.
  *
  *   mpirun -n 4 setup COLLECTIVES [process|input]
  *

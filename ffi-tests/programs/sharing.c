@@ -1,6 +1,6 @@
 /*
- * sharing own|common NAME: ranks map a file into memory, one each or a common one, and
- * add numbers up in it.
+ * sharing own|common: each rank maps a file of its own into memory, or all ranks map a
+ * common one, and numbers are added up in it.
  */
 #include <fcntl.h>
 #include <mpi.h>

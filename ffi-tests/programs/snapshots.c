@@ -1,5 +1,5 @@
-// snapshots STEPS PAUSE_US: each rank writes a new file in each step, which is not
-// changed later. Rank 2 is late after each collective.
+// snapshots STEPS PAUSE_US: each rank writes a new file in each step; no file is changed
+// later. Rank 2 sleeps after each collective.
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,16 +5,20 @@
  * Each round spawns two processes (in odd rounds of two programs, by
  * MPI_Comm_spawn_multiple). It exchanges STEPS messages with them, some of them in a
  * merged communicator and in parts of it that are defined by groups. Then it
- * disconnects; a group of the exited processes stays. All print their values.
+ * disconnects; a group of the exited processes stays. Spawned processes and rank 0
+ * print their values.
  *
- * - `connected`: the last ones are not disconnected before MPI_Finalize
- * - `freed`: nor are they, but their communicator is freed, and the workers compute for
+ * The third argument changes the last round:
+ *
+ * - `connected`: the spawned processes are not disconnected before MPI_Finalize
+ * - `freed`: as `connected`, but the communicator is freed, and the workers compute for
  *   a long time
  * - `late`: after the disconnection, the spawned processes still have work to do
- * - `aborts`: one of them ends the job
- * - `lingers`: they are late in MPI_Finalize
- * - `thread`: another thread than the main one does all this, and MPI_THREAD_MULTIPLE
- *   is requested */
+ * - `aborts`: a spawned process ends the job
+ * - `lingers`: as `connected`, and the spawned processes call MPI_Finalize late
+ *
+ * With `thread`, another thread than the main one spawns and computes in all rounds, and
+ * MPI_THREAD_MULTIPLE is requested. */
 #include <mpi.h>
 #include <pthread.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /*
- * Fields of statuses that are set, and fields that stay: of messages from
- * MPI_PROC_NULL, of null requests, and of many requests at once.
+ * Fields of statuses that MPI sets, and fields that it leaves unchanged, for messages
+ * from MPI_PROC_NULL, null requests, and many requests at once.
  */
 #include "check.h"
 

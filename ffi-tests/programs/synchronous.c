@@ -1,6 +1,6 @@
 /*
- * Synchronous sends complete when their messages are received, not before: among other
- * sends with an equal tag, persistent, matched first.
+ * Synchronous sends complete when their messages are received, not before. The sends are
+ * among others with an equal tag, persistent, or matched by MPI_Mprobe.
  */
 #include "check.h"
 

@@ -1,6 +1,6 @@
 /*
- * Texts as long as the header permits, and longer ones: names, keys and values, texts
- * of error codes.
+ * Texts as long as the constants of mpi.h permit, and longer texts: names, keys and
+ * values, texts of error codes.
  */
 #include "check.h"
 

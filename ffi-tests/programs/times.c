@@ -1,9 +1,9 @@
 /*
  * Prints times, whose length differs in every run: times STEPS BLOCKS.
  *
- * STEPS collectives, at which checkpoints occur; then a report of BLOCKS blocks, each
- * with a time and a sum, between messages around a ring. No checkpoint occurs in the
- * report.
+ * The program has STEPS collectives, at which checkpoints occur. Then it prints a report
+ * of BLOCKS blocks, each with a time and a sum, between messages around a ring. No
+ * checkpoint occurs in the report.
  */
 #include <mpi.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /*
- * unasked STEPS: a thread makes an MPI call in each step, and the main one the next,
- * although the program has requested no thread level.
+ * unasked STEPS: in each step, a thread makes an MPI call and then the main thread makes
+ * one, although the program has requested no thread level.
  */
 #include <mpi.h>
 #include <pthread.h>

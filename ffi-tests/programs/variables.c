@@ -1,8 +1,8 @@
 /*
- * Control variables that determine how communicators add up: a communicator keeps the
- * values of its creation. (This holds for Open MPI; MPICH reads its variables in each
- * call.) Variables are written before communicators are made; with a third argument,
- * between them.
+ * Control variables that determine how communicators add up. In Open MPI, a communicator
+ * keeps the values of its creation; MPICH reads its variables in each call. Variables
+ * are written before communicators are made; with a third argument, also between the
+ * creations of communicators.
  */
 #include "check.h"
 

@@ -1,6 +1,6 @@
 /*
- * One-sided communication: epochs of all kinds, open where the state may be saved;
- * atomic operations, requests, attributes.
+ * One-sided communication: access and exposure epochs of all kinds, which are open while
+ * the state may be saved; atomic operations, requests, attributes.
  */
 #include "check.h"
 

@@ -1,8 +1,8 @@
 /*
  * Uses each service of the process manager, or of a peer, once, and prints the results.
  *
- *     world                   all of this, then the end
- *     world apart             without names, which are those of a node
+ *     world                   uses all services, then ends
+ *     world apart             uses no published names, which belong to a node
  *     world stay [RANK]       all ranks, or this one, sleep for a minute before MPI_Finalize
  *     world late RANK         this rank sleeps for a minute before MPI_Init
  *     world abort             rank 1 calls MPI_Abort with 7

@@ -12,7 +12,7 @@ pub struct CommandResult {
     pub status: Option<ExitStatus>,
     pub stdout: Vec<u8>,
     pub stderr: String,
-    /// Files that the command left in the directory for temporary files.
+    /// Names of files and directories that the command left in its directory for temporary files.
     pub left: Vec<String>,
 }
 
@@ -21,16 +21,19 @@ impl CommandResult {
         self.status.and_then(|status| status.code())
     }
 
-    /// Fails unless the command exited with `code` and printed all `words`.
+    /// Fails unless the exit status is `code` and standard error contains all `words`.
     ///
     /// # Panics
-    /// If the exit status differs, or a word is missing.
+    /// Panics if the exit status differs, or an element of `words` is missing.
     #[track_caller]
     pub fn assert(&self, code: i32, words: &[&str]) {
         let CommandResult { line, stderr, .. } = self;
         assert_eq!(self.code(), Some(code), "{line}\n{stderr}");
         for word in words {
-            assert!(stderr.contains(word), "no `{word}` from {line}\n{stderr}");
+            assert!(
+                stderr.contains(word),
+                "standard error of {line} lacks `{word}`:\n{stderr}"
+            );
         }
     }
 }
@@ -50,7 +53,7 @@ impl UnderstudyCommand {
     /// Prepares `understudy ARGUMENTS` in a directory.
     ///
     /// # Panics
-    /// If no temporary directory can be made.
+    /// Panics if no temporary directory can be made.
     pub fn new(work: &Path, arguments: &[&str]) -> UnderstudyCommand {
         let root = tempfile::tempdir().expect("there is room for temporary files");
         let mut command = Command::new(paths::product("understudy"));
@@ -82,7 +85,7 @@ impl UnderstudyCommand {
         self
     }
 
-    /// Sets an action that is repeated while the command runs.
+    /// Sets an action that is repeated every 10 ms while the command runs.
     #[must_use]
     pub fn during(mut self, act: impl FnMut(&Child) + 'static) -> UnderstudyCommand {
         self.during = Some(Box::new(act));
@@ -91,8 +94,10 @@ impl UnderstudyCommand {
 
     /// Runs the command and waits until it exits.
     ///
+    /// At its time limit, the command receives SIGTERM, and SIGKILL two seconds later.
+    ///
     /// # Panics
-    /// If it cannot be started.
+    /// Panics if the command cannot be started.
     pub fn run(mut self) -> CommandResult {
         paths::wait_for_turn();
         let streams = ["stdout", "stderr"].map(|name| self.root.path().join(name));
@@ -104,7 +109,7 @@ impl UnderstudyCommand {
         let mut child = self
             .command
             .spawn()
-            .unwrap_or_else(|error| panic!("{line}: {error}"));
+            .unwrap_or_else(|error| panic!("{line} cannot be started: {error}"));
         let began = Instant::now();
         let status = loop {
             if let Some(status) = child.try_wait().expect("it is our child") {
@@ -141,16 +146,18 @@ impl UnderstudyCommand {
     }
 }
 
-/// Returns the output of a command, which runs beside other jobs.
+/// Returns the standard output of `understudy ARGUMENTS`.
+///
+/// The command can run while a job of the test runs.
 ///
 /// # Panics
-/// If the command fails.
+/// Panics if the command fails.
 #[track_caller]
 pub fn understudy(arguments: &[&str]) -> String {
     let output = Command::new(paths::product("understudy"))
         .args(arguments)
         .output()
-        .expect("it is there");
+        .expect("understudy can be executed");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{text}{errors}");

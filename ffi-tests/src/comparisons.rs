@@ -1,4 +1,4 @@
-//! Comparisons of an outcome with that of the run without understudy.
+//! Comparisons of an outcome with that of another run, in most cases without understudy.
 
 use crate::outcome::Outcome;
 
@@ -6,7 +6,10 @@ use crate::outcome::Outcome;
 pub type Canonical = fn(&[u8]) -> Vec<u8>;
 
 impl Outcome {
-    /// Fails unless `workers` were replaced and nothing differs from `native`, or is left behind.
+    /// Fails unless `workers` were replaced, and output and `files` equal those of `native`.
+    ///
+    /// The replacements must have the order of `workers`. Processes and files that the job leaves
+    /// behind are failures as well.
     #[track_caller]
     pub fn assert_recovered(&self, native: &Outcome, files: &[&str], workers: &[u32]) {
         self.assert_recovered_after(native, files, <[u8]>::to_vec, workers);
@@ -27,7 +30,7 @@ impl Outcome {
         self.assert_nothing_left();
     }
 
-    /// Performs [`Outcome::assert_recovered`] for lines in any order and all files.
+    /// Performs [`Outcome::assert_recovered`] with all files, and with lines in any order.
     #[track_caller]
     pub fn assert_all_recovered(&self, native: &Outcome, workers: &[u32]) {
         self.assert_success();
@@ -52,22 +55,22 @@ impl Outcome {
             .count()
     }
 
-    /// Fails unless the files of the working directory are those of `native`.
+    /// Fails unless the working directory has the files of `native`, with equal content.
     #[track_caller]
     pub fn assert_same_files(&self, native: &Outcome) {
         let names = native.files();
         let found = self.files();
         self.check(
             found == names,
-            &format!("there are the files {found:?}, not {names:?}"),
+            &format!("the working directory has the files {found:?} instead of {names:?}"),
         );
         for name in names {
             let [own, other] = [self, native].map(|it| it.file(&name).unwrap_or_default());
-            self.same(&name, &own, &other);
+            self.assert_equal_bytes(&name, &own, &other);
         }
     }
 
-    /// Fails unless standard output and files equal those of `native`.
+    /// Fails unless standard output and `files` equal those of `native`.
     #[track_caller]
     pub fn assert_like(&self, native: &Outcome, files: &[&str]) {
         self.assert_like_after(native, files, <[u8]>::to_vec);
@@ -76,7 +79,7 @@ impl Outcome {
     /// Performs [`Outcome::assert_like`] with canonical output and files.
     #[track_caller]
     pub fn assert_like_after(&self, native: &Outcome, files: &[&str], canonical: Canonical) {
-        self.same(
+        self.assert_equal_bytes(
             "standard output",
             &canonical(&self.stdout),
             &canonical(&native.stdout),
@@ -88,7 +91,7 @@ impl Outcome {
                 &format!("the native run has written no {name}"),
             );
             self.check(own.is_some(), &format!("{name} is missing"));
-            self.same(
+            self.assert_equal_bytes(
                 name,
                 &canonical(&own.unwrap_or_default()),
                 &canonical(&other.unwrap_or_default()),
@@ -110,7 +113,7 @@ impl Outcome {
             lines.sort_unstable();
             lines.concat()
         };
-        self.same(
+        self.assert_equal_bytes(
             "standard output, sorted,",
             &sorted(&self.stdout),
             &sorted(&native.stdout.repeat(times)),
@@ -118,7 +121,7 @@ impl Outcome {
     }
 
     #[track_caller]
-    fn same(&self, what: &str, own: &[u8], native: &[u8]) {
+    fn assert_equal_bytes(&self, what: &str, own: &[u8], native: &[u8]) {
         if own == native {
             return;
         }

@@ -41,7 +41,7 @@ impl Drop for Daemon {
     }
 }
 
-/// Starts the process and waits until it is ready.
+/// Starts a daemon's process and waits until the daemon is ready.
 fn start(socket: &Path, options: &[&str]) -> Child {
     let mut child = Command::new(paths::product("ckptd"))
         .args(["serve", "--socket"])
@@ -64,7 +64,7 @@ impl Daemon {
     /// Starts a daemon.
     ///
     /// # Panics
-    /// If it cannot be started.
+    /// Panics if the daemon cannot be started.
     pub fn start() -> Daemon {
         Self::start_with(&[])
     }
@@ -72,7 +72,7 @@ impl Daemon {
     /// Starts a daemon with these options.
     ///
     /// # Panics
-    /// If it cannot be started.
+    /// Panics if the daemon cannot be started.
     pub fn start_with(options: &'static [&'static str]) -> Daemon {
         let directory = private_directory();
         let child = start(&directory.path().join("socket"), options);
@@ -102,7 +102,7 @@ impl Daemon {
     /// Connects a client.
     ///
     /// # Panics
-    /// If the daemon does not accept it.
+    /// Panics if the daemon does not accept the client.
     pub fn client(&self) -> Client {
         Client::connect(&DaemonAddress::Local(self.socket()), None, LIMIT, 0)
             .expect("there is a daemon")
@@ -111,11 +111,11 @@ impl Daemon {
     /// Returns the daemon's status of all jobs.
     ///
     /// # Panics
-    /// If the daemon does not answer.
+    /// Panics if the daemon does not answer.
     pub fn status(&self) -> Vec<JobStatus> {
         match self.client().request(&Request::Status, LIMIT) {
             Ok(Answer::Status(status)) => status,
-            other => panic!("{other:?}"),
+            other => panic!("the daemon does not answer with its status: {other:?}"),
         }
     }
 
@@ -131,7 +131,7 @@ impl Daemon {
     /// The registration ends when the returned value is dropped.
     ///
     /// # Panics
-    /// If the daemon refuses the spare.
+    /// Panics if the daemon refuses the spare.
     pub fn unrelated_spare(&self, job: &str, rank: u32) -> UnrelatedSpare {
         let spare = Spare {
             rank: ProcessNumber(rank),
@@ -157,8 +157,8 @@ impl Daemon {
 
 /// A spare of a job that does not run.
 ///
-/// A thread sends heartbeats for it until this value is dropped, however long a test waits for its
-/// turn.
+/// A thread sends the heartbeats of the spare until this value is dropped, so the spare stays
+/// registered however long a test waits for its turn.
 pub struct UnrelatedSpare {
     _end: Sender<()>,
 }
@@ -183,7 +183,7 @@ impl UnrelatedSpare {
 /// Reads from the event files in a directory which spares were chosen as replacements.
 ///
 /// # Panics
-/// If the directory does not exist.
+/// Panics if the directory does not exist.
 pub fn spares_chosen(events: &Path) -> Vec<SpareChoice> {
     let files = std::fs::read_dir(events)
         .expect("there are event files")
@@ -198,9 +198,9 @@ pub fn spares_chosen(events: &Path) -> Vec<SpareChoice> {
     choices.flatten().collect()
 }
 
-/// Accepts every client on a socket and answers every message with `answer`.
+/// Accepts every client on a socket and sends `answer` whenever a client has sent data.
 ///
-/// The thread that does it runs until the test process exits.
+/// The thread that accepts clients runs until the test process exits.
 pub fn imitate_daemon(socket: &Path, answer: Vec<u8>) {
     let listener = UnixListener::bind(socket).expect("the directory is ours");
     std::thread::spawn(move || {

@@ -6,8 +6,8 @@ use std::process::Command;
 
 /// Describes each process for the message of a failed test.
 ///
-/// The text lists the threads of each process with their states, the kernel functions in which the
-/// threads wait, and, if a debugger is installed, their stacks.
+/// The text lists the threads of each process with their states, the kernel functions and system
+/// calls in which the threads wait, and, if gdb is installed, their stacks.
 pub fn describe(pids: impl IntoIterator<Item = u32>) -> String {
     let mut text = String::new();
     for pid in pids {

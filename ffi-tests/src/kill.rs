@@ -9,29 +9,32 @@ use understudy_formats::events::{EventReader, Kind, ProcessNumber, file_name};
 /// A moment in a job.
 #[derive(Clone, Copy, Debug)]
 pub enum Trigger {
-    /// All ranks have been started; they are in MPI_Init or have not called it yet.
+    /// All ranks have been started; usually, no rank has returned from MPI_Init yet.
     Launched,
-    /// This rank has returned from the MPI library's MPI_Init, but not yet from understudy's.
-    Started { rank: u32 },
-    /// This number of lines has been printed on standard output.
-    Lines(usize),
-    /// This rank has captured its state for this checkpoint.
-    Capture { rank: u32, epoch: u64 },
-    /// This rank has committed this checkpoint.
-    Commit { rank: u32, epoch: u64 },
-    /// The replicas of all of this number of workers have been reduced.
-    JustReduced { workers: u32 },
-    /// Replicas have been reduced this number of times, and then a checkpoint was committed.
+    /// This rank has returned from the MPI library's MPI_Init.
     ///
-    /// The persistent replica store of a failed process is reduced as well.
+    /// Usually, the rank has not returned from understudy's MPI_Init yet.
+    Started { rank: u32 },
+    /// Standard output has this number of lines or more.
+    Lines(usize),
+    /// This rank has captured its state for this checkpoint or a later one.
+    Capture { rank: u32, epoch: u64 },
+    /// This rank has committed this checkpoint or a later one.
+    Commit { rank: u32, epoch: u64 },
+    /// Each rank below `workers` has reduced a replica that it stores for another worker.
+    JustReduced { workers: u32 },
+    /// `workers` ranks have reduced stored replicas `times` times, then committed a checkpoint.
+    ///
+    /// The ranks may include replacements. The persistent replica store of a failed process is
+    /// reduced as well.
     Reduced { workers: u32, times: usize },
-    /// This number of workers have reduced their own images.
+    /// Each rank below `workers` has reduced the replica of its own memory.
     OwnReduced { workers: u32 },
-    /// All of this number of workers have decided how static data are restored.
+    /// Each rank below `workers` has decided how static data are restored.
     Decided { workers: u32 },
-    /// All of this number of workers have this checkpoint or a later one on disk.
+    /// All `workers` workers have this checkpoint or a later one on disk.
     OnDisk { workers: u32, epoch: u64 },
-    /// This rank has returned to the program after this recovery.
+    /// This rank has returned to the program after this recovery or a later one.
     Resume { rank: u32, recovery: u32 },
 }
 
@@ -41,7 +44,7 @@ pub struct Kill {
     /// Rank in the launcher's world.
     pub rank: u32,
     pub at: Trigger,
-    /// Delay between that moment and the signal.
+    /// Delay between the moment `at` and the signal.
     pub delay: Duration,
 }
 
@@ -65,7 +68,7 @@ impl Kill {
 }
 
 impl Trigger {
-    /// True if the moment has been reached.
+    /// True if output, events or files show that the moment has been reached.
     pub fn is_reached(&self, stdout: &Path, events: &Path) -> bool {
         match *self {
             Trigger::Launched => true,
@@ -136,8 +139,8 @@ pub fn checkpoints_on_disk(directory: &Path, workers: u32) -> Vec<u64> {
             *counts.entry(epoch.to_owned()).or_default() += 1;
         }
     }
-    let whole = counts.into_iter().filter(|(_, count)| *count == workers);
-    whole
+    let complete = counts.into_iter().filter(|(_, count)| *count == workers);
+    complete
         .filter_map(|(name, _)| name.rsplit_once('-')?.1.parse().ok())
         .collect()
 }
@@ -153,16 +156,16 @@ fn has_event(events: &Path, rank: u32, test: impl Fn(&Kind) -> bool) -> bool {
     count_events(events, rank, test) > 0
 }
 
-/// True if this rank has committed a checkpoint after reducing a replica `times` times.
+/// True if this rank has committed a checkpoint after reducing stored replicas `times` times.
 fn is_committed_after(events: &Path, rank: u32, times: usize) -> bool {
     let Ok(reader) = EventReader::open(&events.join(file_name(ProcessNumber(rank)))) else {
         return false;
     };
     let mut kinds = reader.flatten().map(|record| record.kind);
-    let thinned = kinds
+    let reductions = kinds
         .by_ref()
         .filter(|kind| matches!(kind, Kind::ReplicaReduced { .. }));
-    thinned.take(times).count() == times && kinds.any(|kind| matches!(kind, Kind::Commit { .. }))
+    reductions.take(times).count() == times && kinds.any(|kind| matches!(kind, Kind::Commit { .. }))
 }
 
 fn count_events(events: &Path, rank: u32, test: impl Fn(&Kind) -> bool) -> usize {

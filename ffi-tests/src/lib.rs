@@ -7,7 +7,8 @@
 //!   Outcome::assert_like(&native)  bytes equal to those of an undisturbed run without understudy
 //! ```
 //!
-//! - [`job`]: a job and its run; [`outcome`]: its result; `comparisons`: with another run;
+//! - [`job`]: a job and its run; [`outcome`]: its result; `comparisons`: comparisons of results;
+//!   [`native_runs`]: runs without understudy;
 //! - [`namespace_hosts`]: several hosts on one machine; [`slurm_installation`]: a batch system;
 //!   [`users`]: several users;
 //! - [`kill`]: moments of failures; [`processes`]: /proc; [`living_processes`]: processes under
@@ -31,7 +32,8 @@
 //! - `FFI_TESTS_SEED`: repeats the random moments of an earlier run;
 //! - `FFI_TESTS_KEEP=1`: keeps the directories of all jobs;
 //! - `FFI_TESTS_REQUIRE`: requirements whose absence is a failure, see [`requirements`];
-//! - `FFI_TESTS_ALL=1`: runs all rows of the tables of variants, see [`variants`].
+//! - `FFI_TESTS_ALL=1`: runs all rows of the tables of variants, see [`variants`];
+//! - `FFI_TESTS_LAUNCHER`: launcher of most jobs, see [`paths::launcher`].
 
 pub mod command;
 mod comparisons;
@@ -71,10 +73,10 @@ pub use random::Random;
 pub use requirements::{Requirement, skip};
 pub use verdicts::Verdicts;
 
-/// Exit status of a program that understudy refuses to protect.
+/// Exit status of a job that must be protected and cannot be protected.
 pub const REFUSED: i32 = 78;
 
-/// True if variants are run too, as in `make test-all` and `make sweep`.
+/// True if variants are run too (`FFI_TESTS_ALL`), as in `make test-all` and `make sweep`.
 pub fn is_thorough() -> bool {
     std::env::var_os("FFI_TESTS_ALL").is_some()
 }

@@ -8,9 +8,11 @@ use crate::programs::{TestProgram, prints};
 use crate::{Requirement, run_directory, skip};
 use std::path::{Path, PathBuf};
 
-/// Compilers of the distribution.
+/// Compiler for C++ of the distribution's Open MPI.
 const CXX: &str = "/usr/bin/mpicxx.openmpi";
+/// Compiler for C of the distribution's Open MPI.
 const CC: &str = "/usr/bin/mpicc.openmpi";
+/// Compiler for programs of the distribution's parallel HDF5.
 const HDF5: &str = "/usr/bin/h5pcc.openmpi";
 /// Directory of the netCDF that writes in parallel.
 const NETCDF: &str = "/usr/lib/x86_64-linux-gnu/netcdf/mpi";
@@ -29,10 +31,10 @@ fn petsc() -> Option<PathBuf> {
 
 /// Compiles a source of `programs/libraries` once.
 ///
-/// Returns `None`, and prints it, if the compiler is not installed.
+/// Returns `None`, and prints the reason, if the compiler is not installed.
 ///
 /// # Panics
-/// If the source cannot be compiled.
+/// Panics if the source cannot be compiled.
 fn compiled(source: &str, compiler: &str, before: &[String], behind: &[String]) -> Option<PathBuf> {
     if !Path::new(compiler).is_file() {
         skip(
@@ -71,7 +73,7 @@ pub fn hdf5() -> Option<TestProgram> {
     Some(TestProgram {
         files: &["grown.h5"],
         ..prints("HDF5", || {
-            let program = program_of_hdf5().expect("it has been there");
+            let program = program_of_hdf5().expect("the program is compiled");
             Job::new(program, &["40"]).interval("40ms")
         })
     })
@@ -87,7 +89,7 @@ pub fn netcdf() -> Option<TestProgram> {
     Some(TestProgram {
         files: &["grown.nc"],
         ..prints("netCDF", || {
-            let program = program_of_netcdf().expect("it has been there");
+            let program = program_of_netcdf().expect("the program is compiled");
             Job::new(program, &["40"]).interval("40ms")
         })
     })
@@ -115,7 +117,7 @@ pub fn mumps() -> Option<TestProgram> {
         files: &["u.dat"],
         ..prints("PETSc with MUMPS", || {
             let solver = "-ksp_type preonly -pc_type lu -pc_factor_mat_solver_type mumps";
-            let program = program_of_petsc().expect("it has been there");
+            let program = program_of_petsc().expect("the program is compiled");
             let arguments = format!("-steps 12 -side 40 {solver}");
             Job::new(program, &arguments.split(' ').collect::<Vec<_>>())
                 .workers(3)

@@ -5,7 +5,7 @@ use crate::processes::{self, Process};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Processes by the launcher's rank.
+/// Processes by rank in the launcher's world.
 pub type Ranks = BTreeMap<u32, Process>;
 
 /// Returns the parent of the guardians: the launcher's process on this node.
@@ -14,15 +14,15 @@ pub fn launcher(first: &Ranks) -> Option<u32> {
     processes::parent(guardian)
 }
 
-/// Returns the living processes of the program by number, and the number of printed lines.
+/// Returns the living processes of the program by rank, and the number of printed lines.
 ///
-/// Processes that were started later are included.
+/// Processes that were started later than those of `first` are included.
 pub fn living_and_lines(first: &Ranks, program: &str) -> (BTreeMap<u32, u32>, usize) {
     let Some(launcher) = launcher(first) else {
         return Default::default();
     };
     let name = |pid: u32| std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-    let is_one = |pid: &u32| name(*pid).trim() == program && processes::descends(*pid, launcher);
+    let is_of_job = |pid: &u32| name(*pid).trim() == program && processes::descends(*pid, launcher);
     let number = |pid: u32| {
         let [_, environment] = processes::words(pid);
         let number = environment
@@ -30,7 +30,10 @@ pub fn living_and_lines(first: &Ranks, program: &str) -> (BTreeMap<u32, u32>, us
             .find_map(|entry| entry.strip_prefix("OMPI_COMM_WORLD_RANK=")?.parse().ok());
         Some((number?, pid))
     };
-    let living: BTreeMap<u32, u32> = processes::all().filter(is_one).filter_map(number).collect();
+    let living: BTreeMap<u32, u32> = processes::all()
+        .filter(is_of_job)
+        .filter_map(number)
+        .collect();
     let job = living.values().next().and_then(|&pid| beside_work(pid));
     let lines = job.map_or(0, |job| count_lines(&job.join("stdout")));
     (living, lines)
@@ -44,7 +47,8 @@ pub fn beside_work(pid: u32) -> Option<PathBuf> {
 
 /// Returns the substring of the job's name that the launcher has chosen.
 ///
-/// The substring is the launcher's own number or its PID, read from one of its guardians.
+/// The substring is the number of Open MPI 4's namespace or of Slurm's job and step, which the
+/// guardian has in its environment; otherwise the PID of the launcher, the guardian's parent.
 pub fn job_mark(guardian: u32) -> String {
     let [_, environment] = processes::words(guardian);
     let value = |name: &str| {
@@ -53,7 +57,7 @@ pub fn job_mark(guardian: u32) -> String {
             .find_map(|entry| entry.strip_prefix(name))
     };
     let slurm = value("SLURM_JOB_ID=").zip(value("SLURM_STEP_ID="));
-    // Open MPI 4.
+    // Only Open MPI 4 names a namespace by a number without `@`.
     let number = value("PMIX_NAMESPACE=").filter(|name| !name.contains('@'));
     match (slurm, number) {
         (_, Some(number)) => format!(".{number}@"),

@@ -12,7 +12,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Script that runs in the namespaces and keeps them alive.
 const SCRIPT: &str = include_str!("hosts.sh");
-/// Options of unshare(1): new namespaces for each host, except for users.
+/// Options of unshare(1): new namespaces of the first host.
+///
+/// The script creates those of the other hosts.
 const UNSHARE: &[&str] = &[
     "--net",
     "--uts",
@@ -35,7 +37,7 @@ impl Hosts {
     /// Creates one host for each number of slots.
     ///
     /// # Errors
-    /// The system's message if namespaces are not permitted or a tool is missing.
+    /// Fails with the system's message if namespaces are not permitted or a tool is missing.
     pub fn new(slots: &[u32]) -> Result<Hosts, String> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
@@ -56,7 +58,7 @@ impl Hosts {
             .stderr(Stdio::piped());
         let mut first = command
             .spawn()
-            .map_err(|error| format!("unshare: {error}"))?;
+            .map_err(|error| format!("unshare(1) cannot be started: {error}"))?;
         let mut line = String::new();
         let output = first
             .stdout
@@ -108,15 +110,15 @@ impl Hosts {
         format!("-{}-", self.name(0))
     }
 
-    /// Prepares a command on the first host.
+    /// Prepares a command that runs in the namespaces of the first host.
     fn enter(&self) -> Command {
-        let of = format!("/proc/{}/ns", self.first.id());
+        let namespaces = format!("/proc/{}/ns", self.first.id());
         let mut command = Command::new("nsenter");
         command.args([
-            format!("--net={of}/net"),
-            format!("--uts={of}/uts"),
-            format!("--mount={of}/mnt"),
-            format!("--pid={of}/pid_for_children"),
+            format!("--net={namespaces}/net"),
+            format!("--uts={namespaces}/uts"),
+            format!("--mount={namespaces}/mnt"),
+            format!("--pid={namespaces}/pid_for_children"),
         ]);
         command
     }
@@ -156,7 +158,9 @@ impl Hosts {
         self.directory.path()
     }
 
-    /// Prepares a command on the first host in a directory, with the hosts' temporary directory.
+    /// Prepares a command on the first host, in `directory`.
+    ///
+    /// TMPDIR names the temporary directory, which each host has mounted for itself.
     pub fn enter_at(&self, directory: &Path) -> Command {
         let mut command = self.enter();
         let mut option = std::ffi::OsString::from("--wdns=");
@@ -217,6 +221,8 @@ impl Hosts {
     }
 
     /// Kills all processes of a host at once; the host must not be the first.
+    ///
+    /// Returns true if the host's namespaces could be ended.
     pub fn lose(&self, host: usize) -> bool {
         let Ok(pid) = std::fs::read_to_string(self.directory.path().join(self.name(host))) else {
             return false;
@@ -227,6 +233,8 @@ impl Hosts {
     }
 
     /// Disconnects the network of a host, which must not be the first.
+    ///
+    /// Returns true if the host was disconnected.
     pub fn cut_off(&self, host: usize) -> bool {
         let device = format!("to{}", host + 1);
         let cut = self
@@ -236,7 +244,7 @@ impl Hosts {
         cut.is_ok_and(|status| status.success())
     }
 
-    /// Files that are left in shared memory on the hosts.
+    /// Files in /dev/shm of all hosts.
     pub fn shared_memory(&self) -> Vec<String> {
         let list = |host: usize| {
             let found = self.on(host, &["find", "/dev/shm", "-type", "f"]).output();

@@ -1,21 +1,21 @@
-//! Undisturbed runs, which many tests compare with.
+//! Runs without understudy, with which many tests compare their own runs.
 
 use crate::job::Job;
 use crate::outcome::Outcome;
 use crate::run_directory;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// Attempts at a run without understudy.
+/// Maximum number of attempts at a run without understudy.
 ///
 /// The MPI libraries fail now and then by themselves (MPICH's UCX: "invalid bandwidth 0.00").
 const ATTEMPTS: usize = 3;
 
-/// Returns the undisturbed run of a job without understudy.
+/// Returns the outcome of a job without understudy and without failures.
 ///
-/// Each job runs once per run of the tests.
+/// Equal jobs are run once per run of the tests.
 ///
 /// # Panics
-/// If all attempts fail.
+/// Panics if all attempts fail.
 pub fn native(job: Job) -> Outcome {
     let job = job.native();
     let mut hasher = DefaultHasher::new();
@@ -27,28 +27,31 @@ pub fn native(job: Job) -> Outcome {
     Outcome::load(&directory)
 }
 
-fn is_good(outcome: &Outcome) -> bool {
+fn is_successful(outcome: &Outcome) -> bool {
     outcome.status.is_some_and(|status| status.success())
 }
 
 fn successful_run(mut job: Job) -> Outcome {
     let mut outcome = job.attempt();
     for _ in 1..ATTEMPTS {
-        if is_good(&outcome) {
+        if is_successful(&outcome) {
             break;
         }
         println!("a native run failed: {}", outcome.stderr);
         outcome = job.attempt();
     }
-    outcome.check(is_good(&outcome), "the native run failed each time");
+    outcome.check(
+        is_successful(&outcome),
+        "each attempt at the native run failed",
+    );
     println!("native run: {:?}: {}", outcome.wall, outcome.line);
     outcome
 }
 
-/// Runs a job with this fault and compares it with an undisturbed run.
+/// Runs a job with this fault; fails unless it prints what an undisturbed run prints.
 ///
 /// # Panics
-/// If exit status or standard output differ, or something is left behind.
+/// Panics if the exit status is not 0, standard output differs, or the job leaves something behind.
 #[track_caller]
 pub fn run_with_fault(job: impl Fn() -> Job, fault: &str) -> Outcome {
     let outcome = job().fault(fault).run();

@@ -12,7 +12,7 @@ const LAUNCHER: &str = "/usr/bin/mpirun";
 
 /// Makes a job use the launcher and the library of the distribution's Open MPI 4.1.
 ///
-/// Returns `None`, and prints the reason, if they are not installed.
+/// Returns `None`, and prints the reason, if this Open MPI is not installed.
 pub fn with_open_mpi_4(job: Job) -> Option<Job> {
     let mut command = Command::new(LAUNCHER);
     let version = command
@@ -35,7 +35,9 @@ pub fn with_open_mpi_4(job: Job) -> Option<Job> {
     Some(job.env("LD_LIBRARY_PATH", library))
 }
 
-/// Returns a Fortran program of the tests; `None`, and prints it, if none was compiled.
+/// Makes a job of a Fortran program of the tests.
+///
+/// Returns `None`, and prints the reason, if the program was not compiled.
 pub fn fortran(name: &str, arguments: &[&str]) -> Option<Job> {
     let program = paths::fortran_program(name);
     if program.is_none() {

@@ -26,7 +26,7 @@ pub struct Outcome {
     /// True if an assertion on the outcome has failed.
     failed: AtomicBool,
     pub line: String,
-    /// Exit status of mpirun; `None` if the job was killed at its time limit.
+    /// Exit status of the launcher; `None` if the job was killed at its time limit.
     pub status: Option<ExitStatus>,
     pub wall: Duration,
     pub stdout: Vec<u8>,
@@ -78,12 +78,12 @@ impl Outcome {
         self.path("work")
     }
 
-    /// Content of a file that the program has written.
+    /// Content of a file in the working directory; `None` if there is no such file.
     pub fn file(&self, name: &str) -> Option<Vec<u8>> {
         std::fs::read(self.work().join(name)).ok()
     }
 
-    /// Sorted paths of all files and directories below the working directory.
+    /// Sorted paths of all files below the working directory, relative to that directory.
     pub fn files(&self) -> Vec<String> {
         let top = self.work();
         let mut names = Vec::new();
@@ -102,16 +102,18 @@ impl Outcome {
         names
     }
 
-    /// Names in the job's temporary directory that are neither the job's nor this crate's.
+    /// Names of leftovers in the job's directory, which is also its TMPDIR on one host.
+    ///
+    /// Output, events, the working directory and checkpoints on disk do not count.
     pub fn temporary_files(&self) -> Vec<String> {
-        let known = ["work", "events", "stdout", "stderr", paths::DISK];
+        let expected = ["work", "events", "stdout", "stderr", paths::DISK];
         let names = std::fs::read_dir(self.path(""))
             .into_iter()
             .flatten()
             .flatten();
         let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
         names
-            .filter(|name| !known.contains(&name.as_str()))
+            .filter(|name| !expected.contains(&name.as_str()))
             .collect()
     }
 
@@ -120,7 +122,7 @@ impl Outcome {
         self.path("events")
     }
 
-    /// Event records of a rank.
+    /// Event records of a rank of the launcher's world.
     pub fn events(&self, rank: u32) -> Vec<Record> {
         let path = self.event_directory().join(file_name(ProcessNumber(rank)));
         EventReader::open(&path).map_or_else(|_| Vec::new(), |reader| reader.flatten().collect())
@@ -142,7 +144,9 @@ impl Outcome {
         ranks
     }
 
-    /// Workers that were replaced, in order of time.
+    /// Workers that were replaced, in order of the recoveries.
+    ///
+    /// Workers that were replaced in one recovery are in ascending order.
     pub fn takeovers(&self) -> Vec<u32> {
         let records = self
             .event_ranks()
@@ -177,7 +181,7 @@ impl Outcome {
         found.len()
     }
 
-    /// True if a rank had finalized, so that its kill came too late to matter.
+    /// True if this rank had finalized, so that its kill came too late to matter.
     pub fn had_finalized(&self, rank: u32) -> bool {
         let is_end = |kind: &Kind| {
             matches!(
@@ -213,7 +217,7 @@ impl Outcome {
         times.max()
     }
 
-    /// The last checkpoint that a rank has committed.
+    /// The last checkpoint that a rank has committed; zero if the rank has committed none.
     pub fn last_epoch(&self, rank: u32) -> u64 {
         let epochs = self
             .events(rank)
@@ -288,7 +292,7 @@ impl Outcome {
     pub fn assert_died_at_the_end(&self) {
         self.check(
             self.has_died_at_the_end(),
-            "another status, or no line tells of the death",
+            "the status is not 137, or no line reports a worker killed in or after MPI_Finalize",
         );
     }
 
@@ -300,7 +304,7 @@ impl Outcome {
         self.check(found == Some(code), &format!("the status is not {code}"));
     }
 
-    /// Fails unless the job has ended by itself, with another status than 0.
+    /// Fails unless the job has ended by itself with a status that is not 0.
     #[track_caller]
     pub fn assert_failed(&self) {
         self.check(self.status.is_some(), "the job hangs");
@@ -308,15 +312,18 @@ impl Outcome {
         self.check(!has_succeeded, "the job did not fail");
     }
 
-    /// Fails unless the job was refused in one line with all of `words`.
+    /// Fails unless the job was refused, and one line of understudy has all of `words`.
     ///
-    /// The program has not run. Launchers may have printed other lines.
+    /// The job must have printed nothing on standard output. Standard error may have other lines.
     #[track_caller]
     pub fn assert_refused(&self, words: &[&str]) {
         self.assert_status(REFUSED);
         let has_all = |line: &&&str| words.iter().all(|word| line.contains(word));
         let lines = self.own_lines().iter().filter(has_all).count();
-        self.check(lines == 1, &format!("not one line has {words:?}"));
+        self.check(
+            lines == 1,
+            &format!("{lines} lines instead of one have {words:?}"),
+        );
         self.check(self.stdout.is_empty(), "the program has run");
         self.assert_nothing_left();
     }
@@ -329,18 +336,18 @@ impl Outcome {
             self.status.is_some_and(|status| status.success()),
             "the job failed",
         );
-        self.assert_sound();
+        self.assert_no_internal_error();
     }
 
     /// Fails if a rank has exited because of an internal error of understudy.
     ///
-    /// The job could recover from such an exit, so that it would remain unnoticed.
+    /// Without this check, an exit from which the job recovers would remain unnoticed.
     #[track_caller]
-    fn assert_sound(&self) {
+    fn assert_no_internal_error(&self) {
         let is_error = |line: &&str| line.contains("internal error");
         self.check(
             !self.own_lines().iter().any(is_error),
-            "a rank has met an error of its own",
+            "a rank has exited because of an internal error",
         );
     }
 
@@ -348,7 +355,7 @@ impl Outcome {
     #[track_caller]
     pub fn assert_nothing_left(&self) {
         self.check(self.left_behind.is_empty(), "the job left something behind");
-        self.assert_sound();
+        self.assert_no_internal_error();
     }
 
     /// Fails unless every kill found its process and these workers were replaced, in this order.
@@ -357,9 +364,10 @@ impl Outcome {
         self.assert_takeovers(&self.takeovers(), workers);
     }
 
-    /// Fails unless these workers were replaced, in any order.
+    /// Fails unless every kill found its process and these workers were replaced, in any order.
     ///
-    /// Reports of simultaneous failures may arrive one after the other.
+    /// `workers` is in ascending order. Simultaneous failures may be reported one after the other,
+    /// so that several recoveries follow in any order.
     #[track_caller]
     pub fn assert_replaced(&self, workers: &[u32]) {
         let mut found = self.takeovers();
@@ -375,22 +383,25 @@ impl Outcome {
         );
         self.check(
             found == workers,
-            &format!("parts taken over: {found:?} instead of {workers:?}"),
+            &format!("replaced workers: {found:?} instead of {workers:?}"),
         );
     }
 
-    /// Fails unless understudy has printed exactly one line, which has all of `words`.
+    /// Fails unless understudy has printed exactly one line, and the line has all of `words`.
     #[track_caller]
     pub fn assert_single_line(&self, words: &[&str]) {
         let lines = self.own_lines();
         self.check(
             lines.len() == 1,
-            &format!("{} lines of ours instead of one: {lines:?}", lines.len()),
+            &format!(
+                "{} lines of understudy instead of one: {lines:?}",
+                lines.len()
+            ),
         );
         for word in words {
             self.check(
                 lines[0].contains(word),
-                &format!("the message does not say `{word}`"),
+                &format!("the line of understudy lacks `{word}`"),
             );
         }
     }
@@ -401,7 +412,7 @@ impl Outcome {
         let has_all = |line: &&str| words.iter().all(|word| line.contains(word));
         self.check(
             self.own_lines().iter().any(has_all),
-            &format!("no line has {words:?}"),
+            &format!("no line of understudy has {words:?}"),
         );
     }
 }
@@ -415,7 +426,7 @@ impl Drop for Outcome {
             || std::thread::panicking()
             || std::env::var_os("FFI_TESTS_KEEP").is_some()
         {
-            eprintln!("the job's directory stays: {}", root.keep().display());
+            eprintln!("the job's directory is kept: {}", root.keep().display());
         }
     }
 }

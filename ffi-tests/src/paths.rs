@@ -1,4 +1,6 @@
 //! Paths of products, MPI and programs, and the lock between runs of the tests.
+//!
+//! Programs for MPICH are compiled when a test needs them.
 
 use crate::{Requirement, run_directory, skip};
 use std::fs::File;
@@ -17,19 +19,19 @@ pub fn workspace() -> PathBuf {
 }
 
 fn product_directory() -> PathBuf {
-    let asked = std::env::var_os("UNDERSTUDY_LIB_DIR").map(PathBuf::from);
+    let chosen = std::env::var_os("UNDERSTUDY_LIB_DIR").map(PathBuf::from);
     let built = || {
         let target = std::env::var_os("CARGO_TARGET_DIR")
             .map_or_else(|| workspace().join("target"), PathBuf::from);
         target.join("release")
     };
-    asked.unwrap_or_else(built)
+    chosen.unwrap_or_else(built)
 }
 
 /// Returns the path of a file beside libunderstudy.so.
 ///
 /// # Panics
-/// If the file does not exist.
+/// Panics if the file, or another file that every job needs, does not exist.
 pub fn product(name: &str) -> PathBuf {
     let directory = product_directory();
     for part in [
@@ -60,17 +62,17 @@ pub fn ckptd() -> PathBuf {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Launcher {
-    /// mpirun without any flag that understudy needs.
+    /// Open MPI's mpirun, without options for the sake of understudy.
     Mpirun,
     Ckptd,
-    /// MPICH's mpiexec without any flag that understudy needs.
+    /// MPICH's mpiexec, without options for the sake of understudy.
     Mpiexec,
 }
 
 /// Launcher named by `FFI_TESTS_LAUNCHER`: `mpirun` (the default) or `ckptd`.
 ///
 /// # Panics
-/// If the variable has another value.
+/// Panics if the variable has another value.
 pub fn launcher() -> Launcher {
     match std::env::var("FFI_TESTS_LAUNCHER").as_deref() {
         Ok("mpirun") | Err(_) => Launcher::Mpirun,
@@ -82,7 +84,7 @@ pub fn launcher() -> Launcher {
 /// Path of an example program.
 ///
 /// # Panics
-/// If the program was not built.
+/// Panics if the program was not built.
 pub fn example(name: &str) -> PathBuf {
     built("examples", name)
 }
@@ -90,7 +92,7 @@ pub fn example(name: &str) -> PathBuf {
 /// Path of a test program, built from `programs/NAME.c` or `NAME.cpp`.
 ///
 /// # Panics
-/// If the program was not built.
+/// Panics if the program was not built.
 pub fn test_program(name: &str) -> PathBuf {
     built("programs", name)
 }
@@ -113,7 +115,7 @@ fn built(kind: &str, name: &str) -> PathBuf {
     path
 }
 
-/// Full path of a program of the PATH.
+/// Full path of a program in a directory of the PATH.
 pub fn on_path(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path)
@@ -121,7 +123,9 @@ pub fn on_path(name: &str) -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-/// Entries of /dev/shm, and of this user's own directory in /dev/shm.
+/// Entries of /dev/shm, and of this user's directory for data that outlive a process.
+///
+/// Usually, the directory is in /dev/shm.
 pub fn shared_memory() -> Vec<std::fs::DirEntry> {
     let directories = [
         PathBuf::from(private_directories::SHARED_MEMORY_DIRECTORY),
@@ -144,12 +148,12 @@ pub fn mpirun() -> PathBuf {
 
 /// Writes an executable file.
 ///
-/// Another process writes it. If this process had the file open for writing, a child that another
-/// thread starts meanwhile would inherit the descriptor, and the file could not be executed
+/// Another process writes the file. If this process had the file open for writing, a child that
+/// another thread starts meanwhile would inherit the descriptor, and the file could not be executed
 /// (ETXTBSY, execve(2)).
 ///
 /// # Panics
-/// If the file cannot be written.
+/// Panics if the file cannot be written.
 pub fn script(path: &Path, text: &str) {
     let mut install = Command::new("install");
     install
@@ -162,7 +166,7 @@ pub fn script(path: &Path, text: &str) {
     drop(input);
     assert!(
         install.wait().is_ok_and(|status| status.success()),
-        "{}",
+        "install(1) cannot write {}",
         path.display()
     );
 }
@@ -174,10 +178,10 @@ pub fn mpich() -> PathBuf {
 
 /// Builds a test program with MPICH's compiler.
 ///
-/// Returns `None`, and prints it, if `make setup` could not install MPICH.
+/// Returns `None`, and prints the reason, if `make setup` could not install MPICH.
 ///
 /// # Panics
-/// If the program cannot be compiled.
+/// Panics if the program cannot be compiled.
 pub fn mpich_program(name: &str) -> Option<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("programs/{name}.c"));
     compiled_by_mpich("mpicc", &source)
@@ -185,7 +189,7 @@ pub fn mpich_program(name: &str) -> Option<PathBuf> {
 
 /// Path of a LAMMPS for MPICH whose styles compute with OpenMP threads.
 ///
-/// Returns `None`, and prints the reason, if it is not installed.
+/// Returns `None`, and prints the reason, if no such LAMMPS is installed.
 pub fn threaded_lammps() -> Option<PathBuf> {
     let versions = std::fs::read_dir(workspace().join(".env/python/lib"));
     let program = |version: std::fs::DirEntry| version.path().join("site-packages/lammps/lmp");
@@ -207,7 +211,7 @@ pub fn threaded_lammps() -> Option<PathBuf> {
 /// Builds a test program for the standard ABI, like [`mpich_program`].
 ///
 /// # Panics
-/// If the program cannot be compiled.
+/// Panics if the program cannot be compiled.
 pub fn standard_program(name: &str) -> Option<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("programs/{name}.c"));
     compiled_by_mpich("mpicc_abi", &source)
@@ -215,8 +219,10 @@ pub fn standard_program(name: &str) -> Option<PathBuf> {
 
 /// Builds an example program by its Makefile with MPICH's compilers.
 ///
+/// Returns `None`, and prints the reason, if MPICH is not installed.
+///
 /// # Panics
-/// If the program cannot be compiled.
+/// Panics if the program cannot be compiled.
 pub fn mpich_example(name: &str) -> Option<PathBuf> {
     has_mpich().then(|| {
         let make = |directory: &Path| {
@@ -237,7 +243,7 @@ pub fn mpich_example(name: &str) -> Option<PathBuf> {
     })
 }
 
-/// True if `make setup` has installed MPICH; otherwise prints that it is missing.
+/// True if `make setup` has installed MPICH; otherwise prints that MPICH is missing.
 fn has_mpich() -> bool {
     let is_there = mpich().join("mpicc").is_file();
     if !is_there {
@@ -251,10 +257,10 @@ fn has_mpich() -> bool {
 
 /// Builds `programs/SOURCE`, in C or Fortran, with the compilers of Debian's MPICH.
 ///
-/// Returns `None`, and prints it, if they are not installed.
+/// Returns `None`, and prints the reason, if the compilers are not installed.
 ///
 /// # Panics
-/// If the program cannot be compiled.
+/// Panics if the program cannot be compiled.
 pub fn debian_mpich_program(source: &str) -> Option<PathBuf> {
     let compiler = match source.ends_with(".c") {
         true => "mpicc.mpich",
@@ -323,7 +329,7 @@ pub const DISK: &str = "disk";
 /// other tests wait for those of that group. The turn ends with this process.
 ///
 /// # Panics
-/// If the lock file cannot be opened.
+/// Panics if the lock file cannot be opened or locked.
 pub fn wait_for_turn() {
     static LOCK: OnceLock<File> = OnceLock::new();
     LOCK.get_or_init(|| {
@@ -334,6 +340,6 @@ pub fn wait_for_turn() {
             false => file.lock_shared(),
         };
         let file = File::create(&path).and_then(|file| lock(&file).map(|()| file));
-        file.unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+        file.unwrap_or_else(|error| panic!("{} cannot be locked: {error}", path.display()))
     });
 }

@@ -4,15 +4,15 @@ use crate::paths;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-/// Runs a command; if `layer`, with understudy preloaded and `variables` set.
+/// Runs a command; if `is_preloaded`, with understudy preloaded and `variables` set.
 ///
 /// # Panics
-/// If it cannot be started.
+/// Panics if the command cannot be started.
 pub fn run(
     program: impl AsRef<Path>,
     arguments: &[&str],
     variables: &[(&str, &str)],
-    layer: bool,
+    is_preloaded: bool,
 ) -> Output {
     paths::wait_for_turn();
     let mut command = Command::new(program.as_ref());
@@ -23,19 +23,19 @@ pub fn run(
     command
         .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
         .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
-    if layer {
+    if is_preloaded {
         command.env("LD_PRELOAD", paths::preload_library());
         command.envs(variables.iter().copied());
     }
     command
         .output()
-        .unwrap_or_else(|error| panic!("{command:?}: {error}"))
+        .unwrap_or_else(|error| panic!("{command:?} cannot be started: {error}"))
 }
 
 /// Fails unless a command has equal output and status with and without understudy.
 ///
 /// # Panics
-/// If they differ.
+/// Panics if output or status differ, or the command cannot be started.
 #[track_caller]
 pub fn assert_indifferent(program: &str, arguments: &[&str], variables: &[(&str, &str)]) {
     let (with, without) = (

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// Environment variable that identifies the processes of a job.
 ///
-/// Understudy hides its own variables from the program.
+/// The variable is not one of understudy's, which understudy hides from the program.
 pub const MARK: &str = "FFI_TEST_ID";
 
 /// A process of a job.
@@ -21,12 +21,12 @@ pub struct Process {
 }
 
 impl Process {
-    /// True for the process that a launcher sees as a rank.
+    /// True for a guardian, which the launcher takes for a rank.
     pub fn is_guardian(&self) -> bool {
         self.command.starts_with("ckptd guardian ") || self.command.contains("/ckptd guardian ")
     }
 
-    /// True for a guardian, or for a process that a guardian has started for itself.
+    /// True for a process of `ckptd`, such as a guardian, a relay or a launcher.
     fn is_of_understudy(&self) -> bool {
         let program = self.command.split(' ').next().unwrap_or_default();
         program.rsplit('/').next() == Some("ckptd")
@@ -82,7 +82,7 @@ pub fn state(pid: u32) -> Option<String> {
     stat(pid).map(|fields| fields[0].clone())
 }
 
-/// Processor time of the living threads of a process, in nanoseconds (proc(5), schedstat).
+/// Processor time of the living threads of a process (proc(5), schedstat).
 pub fn processor_time(pid: u32) -> Option<Duration> {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?;
     let time = |thread: std::fs::DirEntry| -> Option<u64> {
@@ -95,9 +95,9 @@ pub fn processor_time(pid: u32) -> Option<Duration> {
 
 /// Living processes whose environment contains `mark`, except `strangers`.
 ///
-/// The strangers are processes that are older than the mark, and need not be read.
+/// The strangers are older than the mark, so their environments need not be read.
 pub fn marked(mark: &str, strangers: &BTreeSet<u32>) -> Vec<Process> {
-    // A search of raw bytes, since this reads environments many times a second while a job starts.
+    // Raw bytes are searched, since environments are read many times a second while a job starts.
     let wanted = format!("{MARK}={mark}\0");
     let wanted = memchr::memmem::Finder::new(&wanted);
     let described = |pid| {
@@ -125,9 +125,9 @@ pub fn marked(mark: &str, strangers: &BTreeSet<u32>) -> Vec<Process> {
 
 /// Selects the ranks among marked processes.
 ///
-/// A rank is a process with a rank number whose parent is a guardian or the launcher. The launcher
-/// is marked and has no rank number. Children of a rank inherit its variables, and may have become
-/// orphans.
+/// A rank is a process with a rank number whose parent is a guardian or, unless `guarded`, the
+/// launcher. The launcher is marked and has no rank number. Children of a rank inherit the rank's
+/// variables, but their parent is the rank or, for orphans, another process.
 pub fn ranks(processes: &[Process], guarded: bool) -> BTreeMap<u32, Process> {
     let launchers: BTreeSet<u32> = processes
         .iter()
@@ -180,7 +180,7 @@ pub fn proportional_memory(pid: u32) -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// Files below /dev/shm that a process has mapped.
+/// Files below /dev/shm that a process has mapped and that were not removed.
 pub fn mapped_shared_memory(pid: u32) -> Vec<String> {
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
     let paths = maps
@@ -189,7 +189,9 @@ pub fn mapped_shared_memory(pid: u32) -> Vec<String> {
     paths.filter(|path| !path.ends_with(" (deleted)")).collect()
 }
 
-/// Current random bytes that a process has received from the kernel (getauxval(3): AT_RANDOM).
+/// Current content of the random bytes of a process (getauxval(3): AT_RANDOM).
+///
+/// The kernel has set the bytes at the start; understudy replaces them in ranks.
 pub fn random_bytes(pid: u32) -> Option<[u8; 16]> {
     const AT_RANDOM: u64 = 25;
     let auxiliary = std::fs::read(format!("/proc/{pid}/auxv")).ok()?;

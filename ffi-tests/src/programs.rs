@@ -1,4 +1,4 @@
-//! Test programs, with arguments for runs of one or two seconds.
+//! Test programs, most of them with arguments for runs of one or two seconds.
 
 use crate::comparisons::Canonical;
 use crate::job::Job;
@@ -29,7 +29,7 @@ impl TestProgram {
 
     /// Returns the number of lines that the program prints before those at the end.
     ///
-    /// `undisturbed` is a run of the program.
+    /// `undisturbed` is the outcome of the program without a failure.
     pub fn lines_before_end(&self, undisturbed: &Outcome) -> usize {
         let ends = undisturbed.stdout.iter().filter(|&&byte| byte == b'\n');
         ends.count() - self.tail
@@ -40,20 +40,20 @@ impl TestProgram {
     /// Processes or files that the job leaves behind are failures as well.
     #[track_caller]
     pub fn assert_undisturbed(&self, job: Job) -> Outcome {
-        let alone = self.job().workers(job.worker_count());
+        let undisturbed = self.job().workers(job.worker_count());
         let outcome = job.run();
         outcome.assert_success();
-        outcome.assert_like(&native(alone), self.files);
+        outcome.assert_like(&native(undisturbed), self.files);
         outcome.assert_nothing_left();
         outcome
     }
 }
 
-fn all_of_it(bytes: &[u8]) -> Vec<u8> {
+fn unchanged(bytes: &[u8]) -> Vec<u8> {
     bytes.to_vec()
 }
 
-/// Jacobi iterations on `side` x `side` cells.
+/// Jacobi iterations on `side` x `side` cells, with a checkpoint every 0.1 s.
 pub fn heat2d_of(side: &str, iterations: &str, print_every: &str) -> Job {
     let output = [
         "heat.field",
@@ -80,20 +80,20 @@ pub const HEAT2D: [&str; 8] = [
 
 /// Jacobi iterations in C: halo exchange, one collective per iteration.
 ///
-/// The interval is in calls, so that a fast machine takes as many checkpoints as a slow one.
+/// The interval is in calls, so that the number of checkpoints does not depend on the machine.
 pub fn heat2d() -> TestProgram {
     TestProgram {
         name: "heat2d",
         tail: 1,
         files: &["heat.field", "heat.log"],
-        canonical: all_of_it,
+        canonical: unchanged,
         make: || Job::new(paths::example("heat2d"), &HEAT2D).interval("100calls"),
     }
 }
 
 /// [`heat2d`] with five times the iterations.
 ///
-/// On a fast machine, too, the failure occurs before the end.
+/// Kills occur before the end of the program on a fast machine, too.
 pub fn lasting_heat2d() -> TestProgram {
     TestProgram {
         name: "heat2d, lasting",
@@ -102,7 +102,7 @@ pub fn lasting_heat2d() -> TestProgram {
     }
 }
 
-/// [`heat2d`] with more iterations, and checkpoints at intervals of time.
+/// [`heat2d`] with more cells and iterations, and checkpoints at intervals of time.
 pub fn longer_heat2d() -> TestProgram {
     TestProgram {
         name: "heat2d, longer",
@@ -129,7 +129,7 @@ pub fn short_heat2d() -> TestProgram {
     }
 }
 
-/// [`heat2d`] for three workers, which runs for at least 30 s.
+/// [`heat2d`] with three workers, in runs of at least 30 s.
 pub fn long_heat2d() -> TestProgram {
     TestProgram {
         name: "heat2d, long",
@@ -197,7 +197,7 @@ pub fn cg() -> TestProgram {
         name: "cg",
         tail: 1,
         files: &["cg.solution"],
-        canonical: all_of_it,
+        canonical: unchanged,
         make: || cg_job("cg"),
     }
 }
@@ -246,13 +246,13 @@ run 800
 ";
 
 fn lammps_job() -> Job {
-    lammps_with(of_distribution(), &[], LAMMPS_INPUT)
+    lammps_with(distribution_lammps(), &[], LAMMPS_INPUT)
 }
 
 /// A LAMMPS job of few steps, for failures at each of its MPI calls.
 pub fn short_lammps() -> Job {
     lammps_with(
-        of_distribution(),
+        distribution_lammps(),
         &[],
         &LAMMPS_INPUT.replace("run 800", "run 5"),
     )
@@ -260,6 +260,8 @@ pub fn short_lammps() -> Job {
 }
 
 /// The distribution's LAMMPS, which writes its configurations by MPI-IO.
+///
+/// Returns `None`, and prints the reason, if LAMMPS is not installed.
 pub fn lammps_by_mpi_io() -> Option<TestProgram> {
     Some(TestProgram {
         name: "LAMMPS, by MPI-IO",
@@ -270,14 +272,14 @@ pub fn lammps_by_mpi_io() -> Option<TestProgram> {
                     "dump_modify 1 sort id\n",
                     "restart 100 melt.restart.mpiio\n",
                 );
-            lammps_with(of_distribution(), &[], &dumps)
+            lammps_with(distribution_lammps(), &[], &dumps)
         },
         files: &["melt.log", "melt.dump", "melt.restart.mpiio.800"],
         ..lammps()?
     })
 }
 
-fn of_distribution() -> PathBuf {
+fn distribution_lammps() -> PathBuf {
     paths::on_path("lmp").unwrap_or_else(|| PathBuf::from("lmp"))
 }
 
@@ -291,7 +293,9 @@ fn lammps_with(program: PathBuf, options: &[&str], input: &str) -> Job {
     .env("OMP_NUM_THREADS", "1")
 }
 
-/// A Lennard-Jones melt of charged particles; Fourier transforms compute the long-range forces.
+/// Replacements in [`LAMMPS_INPUT`] that charge the particles.
+///
+/// Fourier transforms compute the long-range forces.
 const IONS: &[(&str, &str)] = &[
     ("0 8 0 8 0 8", "0 5 0 5 0 5"),
     ("atom_style atomic", "atom_style charge"),
@@ -314,13 +318,15 @@ const IONS: &[(&str, &str)] = &[
 /// LAMMPS for MPICH, with two OpenMP threads in each rank.
 ///
 /// The threads compute pair styles and Fourier transforms.
+///
+/// Returns `None`, and prints the reason, if this LAMMPS is not installed.
 pub fn threaded_lammps() -> Option<TestProgram> {
     paths::threaded_lammps()?;
     Some(TestProgram {
         name: "LAMMPS, with threads",
         make: || {
             let ions = |text: String, (from, to): &(&str, &str)| text.replace(from, to);
-            let program = paths::threaded_lammps().expect("it has been there");
+            let program = paths::threaded_lammps().expect("LAMMPS is installed");
             let library = paths::mpich().with_file_name("lib");
             let input = IONS.iter().fold(LAMMPS_INPUT.to_owned(), ions);
             lammps_with(program, &["-sf", "omp", "-pk", "omp", "2"], &input)
@@ -337,7 +343,7 @@ pub fn threaded_lammps() -> Option<TestProgram> {
 
 /// LAMMPS, an unmodified program of the distribution.
 ///
-/// Returns `None`, and prints the reason, if it is not installed.
+/// Returns `None`, and prints the reason, if LAMMPS is not installed.
 pub fn lammps() -> Option<TestProgram> {
     if paths::on_path("lmp").is_none() {
         skip(
@@ -359,7 +365,7 @@ fn lammps_case() -> TestProgram {
     }
 }
 
-/// Lines of LAMMPS that contain times.
+/// Patterns of the lines of LAMMPS that contain times.
 const TIMING: &[&str] = &[
     r"^  create_atoms CPU = ",
     r"^Loop time of ",

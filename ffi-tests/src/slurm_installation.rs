@@ -86,30 +86,33 @@ PartitionName=all Nodes=ALL Default=YES
 }
 
 impl Slurm {
-    /// Starts Slurm on this machine; returns `None`, and prints it, if it is not installed.
+    /// Starts Slurm on this machine.
+    ///
+    /// Returns `None`, and prints the reason, if Slurm is not installed.
     ///
     /// # Panics
-    /// If the nodes do not become ready.
+    /// Panics if the nodes do not become ready.
     pub fn start() -> Option<Slurm> {
         let on = |_, words: &[&str]| {
             let mut command = Command::new("setpriv");
             command.args(["--pdeathsig", "KILL", "--"]).args(words);
             command
         };
-        Slurm::is_there().then(|| Slurm::up(tempfile::tempdir(), &["localhost".into()], on))
+        Slurm::is_there()
+            .then(|| Slurm::start_daemons(tempfile::tempdir(), &["localhost".into()], on))
     }
 
     /// Starts Slurm on these hosts.
     ///
     /// # Panics
-    /// If the nodes do not become ready.
+    /// Panics if the nodes do not become ready.
     pub fn on(hosts: &Hosts) -> Slurm {
         let names: Vec<String> = (0..hosts.count()).map(|host| hosts.name(host)).collect();
         let directory = tempfile::tempdir_in(hosts.directory());
-        Slurm::up(directory, &names, |host, words| hosts.on(host, words))
+        Slurm::start_daemons(directory, &names, |host, words| hosts.on(host, words))
     }
 
-    /// True if Slurm is installed; otherwise prints that it is missing.
+    /// True if Slurm is installed; otherwise prints that Slurm is missing.
     pub fn is_there() -> bool {
         let is_there = tree().join("usr/bin/srun").is_file();
         if !is_there {
@@ -121,7 +124,7 @@ impl Slurm {
         is_there
     }
 
-    fn up(
+    fn start_daemons(
         directory: std::io::Result<tempfile::TempDir>,
         names: &[String],
         on: impl Fn(usize, &[&str]) -> Command,
@@ -196,7 +199,7 @@ impl Slurm {
 }
 
 impl Srun {
-    /// Returns the srun command for `ranks` ranks on all of these hosts.
+    /// Returns the srun command for `ranks` ranks on all of these hosts, in a directory.
     ///
     /// Without hosts, the ranks run on this machine. The number of processors does not limit the
     /// number of ranks.

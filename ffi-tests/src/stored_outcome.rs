@@ -18,7 +18,7 @@ impl Outcome {
     /// Moves the result of a successful job into a directory, for [`Outcome::load`].
     ///
     /// # Panics
-    /// If the directory is on another file system or cannot be written.
+    /// Panics if the directory is on another file system or cannot be written.
     pub(crate) fn store(mut self, directory: &Path) {
         let write = |name: &str, text: &str| {
             std::fs::write(directory.join(name), text).expect("the directory is writable");
@@ -33,7 +33,7 @@ impl Outcome {
     /// Returns the result that was stored in a directory.
     ///
     /// # Panics
-    /// If the directory contains no result.
+    /// Panics if the directory contains no result.
     pub(crate) fn load(directory: &Path) -> Outcome {
         let read = |name| std::fs::read_to_string(directory.join(name)).expect("a stored result");
         let wall = Duration::from_nanos(read(DURATION).parse().expect("a number"));

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 /// Makes a directory that is removed when its value is dropped.
 ///
 /// # Panics
-/// If it cannot be made.
+/// Panics if the directory cannot be made.
 pub(crate) fn directory() -> tempfile::TempDir {
     let directory = tempfile::Builder::new().prefix("ffi-test-").tempdir();
     directory.expect("there is room for temporary files")
@@ -15,7 +15,7 @@ pub(crate) fn directory() -> tempfile::TempDir {
 /// Makes a directory that exists until this process exits.
 ///
 /// # Panics
-/// If it cannot be made.
+/// Panics if the directory cannot be made.
 pub fn lasting_directory() -> PathBuf {
     static LASTING: Mutex<Vec<tempfile::TempDir>> = Mutex::new(Vec::new());
     extern "C" fn remove() {
@@ -37,7 +37,7 @@ pub fn lasting_directory() -> PathBuf {
 /// Registers a function to be called when this process exits, since statics are not dropped.
 #[allow(unsafe_code)]
 fn at_exit(function: extern "C" fn()) {
-    // SAFETY: atexit(3) takes any function without arguments; `function` is valid for the whole
-    // process.
+    // SAFETY: exit(3) calls `function`, which has no parameters and belongs to this executable;
+    // executables stay loaded until the process has exited.
     unsafe { libc::atexit(function) };
 }

@@ -9,7 +9,7 @@ pub struct NamedTest {
     pub is_ignored: bool,
 }
 
-/// Returns the test program's source of this name, such as `kill_twice.rs`.
+/// Finds a source of the tests by its name, such as `kill_twice.rs`, below a directory.
 fn source(directory: &Path, file: &str) -> Option<PathBuf> {
     let entries = std::fs::read_dir(directory).ok()?.flatten();
     let paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();

@@ -6,18 +6,18 @@ use crate::{Requirement, paths, skip};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 
-/// Script that creates the users.
+/// Script that creates two users' surroundings and runs another script there.
 const SETTING: &str = include_str!("users.sh");
-/// Time limit of a script in seconds, after which all of its processes are killed.
+/// Seconds after which all processes of a script are killed.
 const LIMIT: &str = "100";
 
 /// Runs a shell script in the setting of `users.sh`.
 ///
-/// The script may use `$layer` in front of `understudy`, `$examples` and `$programs`. Returns
-/// `None`, and prints the reason, if two users are not possible.
+/// The script may use `$layer`, the `understudy` command, and `$examples` and `$programs`,
+/// directories of programs. Returns `None`, and prints the reason, if two users are not possible.
 ///
 /// # Panics
-/// If no temporary directory can be made.
+/// Panics if no temporary directory can be made.
 pub fn run(script: &str) -> Option<Output> {
     paths::wait_for_turn();
     let possible = perform("echo possible");

@@ -10,7 +10,7 @@ pub struct Verdicts {
 }
 
 impl Verdicts {
-    /// Records whether the assertions of `judge` hold; their messages are printed at once.
+    /// Calls `judge` and records a panic, whose message is printed at once.
     pub fn judge(&mut self, what: &str, judge: impl FnOnce()) {
         self.count += 1;
         if let Err(panic) = catch_unwind(AssertUnwindSafe(judge)) {
@@ -21,10 +21,10 @@ impl Verdicts {
         }
     }
 
-    /// Fails if any assertion has failed.
+    /// Fails if any recorded call has panicked.
     ///
     /// # Panics
-    /// If any assertion has failed.
+    /// Panics if any recorded call has panicked, and lists all of them.
     pub fn assert_all_good(self) {
         assert!(
             self.failed.is_empty(),

@@ -1,5 +1,5 @@
-! Heat flow on a square, in rows, with mpif.h's interface through the module
-! mpi.
+! Heat flow on a square whose rows are distributed: heat N STEPS. The program
+! uses the module mpi.
 program heat
   use mpi
   implicit none

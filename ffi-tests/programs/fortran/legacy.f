@@ -1,5 +1,6 @@
-C     What FORTRAN 77 programs do with mpif.h: a ring with persistent
-C     requests, attributes of MPI-1, and MPI_BOTTOM: legacy ROUNDS.
+C     Features of mpif.h that FORTRAN 77 programs use: a ring with
+C     persistent requests, attributes of MPI-1, and MPI_BOTTOM. Usage:
+C     legacy ROUNDS.
       PROGRAM LEGACY
       IMPLICIT NONE
       INCLUDE 'mpif.h'

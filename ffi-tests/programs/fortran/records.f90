@@ -1,5 +1,5 @@
-! Records of a direct-access file, each read and overwritten in turn. One unit
-! stays open, another one is opened each time.
+! Records of direct-access files, each read and overwritten in turn. One unit
+! stays open, and another one is opened in each step: records STEPS.
 program records
   use mpi
   implicit none

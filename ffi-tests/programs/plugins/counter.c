@@ -1,4 +1,4 @@
-// A library with thread-local data, a constructor, and a dependency.
+// A library with thread-local data, a constructor, a destructor, and a dependency.
 #include "plugins.h"
 
 static __thread long counts[COUNTS];

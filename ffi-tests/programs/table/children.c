@@ -1,6 +1,6 @@
 /*
- * Child processes: each rank starts one in each round and waits for any, while other
- * ranks fail.
+ * Child processes: each rank starts a child in each round and waits for any of its
+ * children, while other ranks fail.
  *
  * The child of the last rank takes long, so that it runs when another rank fails.
  */

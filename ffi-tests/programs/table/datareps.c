@@ -1,6 +1,6 @@
 /*
- * Registrations of data representations (MPI 4.1, 14.5.3), and views that name them:
- * the library's results.
+ * Prints the library's results of registering data representations (MPI 4.1, 14.5.3)
+ * and of setting views that name them.
  */
 #include "../check.h"
 

@@ -1,6 +1,6 @@
 /*
- * The program executes itself before MPI_Init, once with each function of exec(3). The
- * last one is the rank.
+ * The program executes itself before MPI_Init, once with each function of exec(3). After
+ * the last execution it becomes the rank.
  */
 #define _GNU_SOURCE
 #include "../check.h"

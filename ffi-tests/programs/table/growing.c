@@ -2,7 +2,7 @@
  * Memory that grows at once, between two calls of MPI: in the middle of the run each
  * rank allocates far more than it had before, and changes all of it in every round.
  *
- *     growing [rounds [pause in milliseconds [MiB at first [MiB in all]]]]
+ *     growing [rounds [pause in milliseconds [MiB at first, MiB after growing]]]
  */
 #include "../check.h"
 

@@ -4,7 +4,8 @@
  * streams, by mappings.
  *
  * The written numbers depend on those that were read, also by another rank. A number
- * that was added twice or that is of another moment changes all later ones.
+ * that was added twice, or that was read in the state of another moment, would change
+ * all later numbers.
  */
 #define _GNU_SOURCE
 #include "../check.h"

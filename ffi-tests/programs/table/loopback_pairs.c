@@ -3,7 +3,7 @@
  *
  * Some were accepted by listeners that are closed, some by one that is open. One has an
  * IPv4 client and an IPv6 listener. Messages wait in both directions at each
- * collective, in one direction many. Addresses, options, duplicates and registrations
+ * collective, many of them in one direction. Addresses, options, duplicates and registrations
  * with epoll(7) stay. An end whose other end was closed keeps its waiting data. One
  * connection is shut down in one direction. In each round, a connection is made and
  * another one closed.

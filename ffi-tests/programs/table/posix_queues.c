@@ -3,8 +3,9 @@
  *
  * Messages wait at each collective. One queue lives as long as the program and has two
  * descriptors with one open file description. Another one is replaced by a new one in
- * each third round, and a thread waits for messages of a third. One repeatedly keeps
- * its name over a collective: its creation fails if a failure has left the name behind.
+ * each third round, and a thread waits for messages of a third. Another queue
+ * repeatedly keeps its name over a collective: the creation of this queue fails if a
+ * failure has left the name behind.
  */
 #define _GNU_SOURCE
 #include "../check.h"

@@ -2,8 +2,8 @@
  * System V semaphores and message queues of each process.
  *
  * A set and a queue live as long as the program. Another set is replaced by a new one
- * in each third round. One with a key is repeatedly made and removed: its creation
- * fails if a failure has left it behind. Messages wait at each collective; permissions
+ * in each third round. A set with a key is repeatedly made and removed: its
+ * creation fails if a failure has left it behind. Messages wait at each collective; permissions
  * and the limit of the queue change.
  */
 #define _GNU_SOURCE

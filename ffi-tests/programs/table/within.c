@@ -1,7 +1,8 @@
 /*
  * Collectives in callbacks: error handlers and the delete functions of attributes.
  *
- * Some ranks call a collective there that others call outside.
+ * Some ranks call a collective in a callback, and others call the same collective
+ * outside of callbacks.
  */
 #include "../check.h"
 

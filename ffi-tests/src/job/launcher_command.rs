@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use understudy_pmi::{MpiLibrary, PLACEMENT_INDEPENDENT as PLACELESS_OF_MPICH};
 
+/// Open MPI's transports between ranks of one host.
 const TRANSPORTS: &str = "self,sm";
-/// Flags of every mpirun.
+/// Options of the mpirun of Open MPI 5.
 const MPIRUN_FLAGS: &[&str] = &[
     "--oversubscribe",
     "--mca",
@@ -22,16 +23,18 @@ const MPIRUN_FLAGS: &[&str] = &[
     "1",
 ];
 
-/// Default of understudy: libfabric's probing takes two thirds of the time of a short run.
+/// Options of runs without understudy, which sets them itself in protected runs.
+///
+/// Libfabric's probing takes two thirds of the time of a short run.
 const WITHOUT_LIBFABRIC: [&str; 3] = ["--mca", "pml", "ob1"];
 
-/// Default of understudy for ranks on several hosts.
+/// Options of mpirun for ranks on several hosts, which understudy sets by default.
 ///
-/// The results do not depend on which ranks share a host.
+/// With these options, the results do not depend on the ranks that share a host.
 const PLACELESS: [&str; 3] = ["--mca", "coll", "^han,hcoll,portals4,cuda,ucc"];
 
 impl Job {
-    /// Returns the launcher with all options of this job.
+    /// Returns the command line that starts this job.
     pub(super) fn command(&self, root: &Path, mark: &str, hosts: Option<&Hosts>) -> Command {
         if let Some(srun) = &self.srun {
             return self.under_srun(srun, root, mark, hosts);
@@ -144,12 +147,12 @@ impl Job {
                 },
             )
             .env("OMPI_MCA_mpi_yield_when_idle", "1");
-        self.place(&mut command, root, mark);
+        self.set_environment(&mut command, root, mark);
         command
     }
 
-    /// Sets the job's directory, its mark, and its environment variables.
-    fn place(&self, command: &mut Command, root: &Path, mark: &str) {
+    /// Sets the working directory and the environment variables of a launcher.
+    fn set_environment(&self, command: &mut Command, root: &Path, mark: &str) {
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         command
             .env(processes::MARK, mark)
@@ -177,7 +180,7 @@ impl Job {
             command.envs(PLACELESS_OF_MPICH.iter().copied());
         }
         command.arg(&self.program).args(&self.arguments);
-        self.place(&mut command, root, mark);
+        self.set_environment(&mut command, root, mark);
         command
     }
 
@@ -199,8 +202,8 @@ impl Job {
             "--spares",
             &self.spares.to_string(),
         ]);
-        // `ckptd launch` cannot derive the library from a shell or an interpreter, and a program of
-        // the distribution needs another library.
+        // `ckptd launch` cannot derive the library from a shell or an interpreter, and programs of
+        // the distribution are linked with another library than that of the tests.
         let library = MpiLibrary::of(&paths::example("heat2d"))
             .expect("it is linked with MPI")
             .library;

@@ -1,6 +1,7 @@
 //! Attacks by another user of the node.
 //!
-//! The user plants names, reads files, and makes others remove files.
+//! The other user plants names, reads files, connects to ports, and exchanges directories and
+//! links.
 
 use ffi_tests::command::UnderstudyCommand;
 use ffi_tests::kill::fault_at_commit;
@@ -9,9 +10,10 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-/// A FIFO in place of a lock blocks the process that opens it.
+/// FIFOs and huge files under names of a job's files do not disturb its recovery.
 ///
-/// A huge file blocks a process that reads it. Names of jobs can be guessed.
+/// A FIFO in place of a lock would block a process that opens it, and a huge file a process that
+/// reads it. Names of jobs can be guessed.
 #[test]
 fn names_that_others_plant_do_not_disturb_a_job() {
     let script = r#"
@@ -92,7 +94,7 @@ fn epochs_that_others_plant_are_left_alone() {
     users::assert_lines(&output, &["1", "1", "2"]);
 }
 
-/// Nothing is stored in a directory that belongs to another user.
+/// Another user plants the directory of the user's jobs: no job stores anything there.
 #[test]
 fn a_planted_directory_is_refused() {
     let script = r#"
@@ -125,7 +127,9 @@ fn a_planted_directory_is_refused() {
     users::assert_lines(&output, &lines);
 }
 
-/// The job is protected in another directory, if there is one, and leaves nothing.
+/// The job is protected in another directory, if there is one, and leaves no file.
+///
+/// A directory that the user names and that does not exist is an error.
 #[test]
 fn a_planted_directory_is_avoided() {
     let script = r#"
@@ -241,11 +245,12 @@ fn cleaning_follows_no_links_of_others() {
 
 const SECRET: &str = "UNDERSTUDY_SECRET";
 
-/// Data of a running job that other users could see.
+/// Data of a running job: guards, their secret, and command lines.
 #[derive(Default)]
 struct Seen {
     /// Stack canary and pointer guard, by process of the program.
     guards: BTreeMap<u32, [u8; 16]>,
+    /// Values of the secret in environments.
     secrets: BTreeSet<String>,
     command_lines: BTreeSet<String>,
 }
@@ -280,10 +285,10 @@ fn watched(secret: Option<&str>) -> Seen {
             } = &mut *found.borrow_mut();
             for pid in processes::all().filter(|&pid| processes::descends(pid, child.id())) {
                 let [line, environment] = processes::words(pid);
-                let of = |entry: &String| {
+                let secret_of = |entry: &String| {
                     Some(entry.strip_prefix(SECRET)?.strip_prefix('=')?.to_owned())
                 };
-                secrets.extend(environment.iter().filter_map(of));
+                secrets.extend(environment.iter().filter_map(secret_of));
                 // Before the process has a ledger, it has the kernel's random bytes.
                 if line.first() == Some(&program)
                     && !processes::mapped_shared_memory(pid).is_empty()
@@ -327,13 +332,13 @@ fn guards_are_derived_from_a_secret_that_is_on_no_command_line() {
     assert_eq!(
         guards(&runs[0]),
         guards(&runs[1]),
-        "they come from something else, too"
+        "the guards do not depend on the secret alone"
     );
     assert_ne!(guards(&runs[0]), guards(&runs[2]));
     assert_eq!(runs[2].secrets.first().map(String::len), Some(32));
 }
 
-/// An ordinary user may not write to read-only files, not even as their owner.
+/// A rollback restores read-only files of an ordinary user, who may not write to them.
 #[test]
 fn attributes_and_childrens_files_are_put_back_for_an_ordinary_user() {
     let script = r#"
@@ -354,9 +359,10 @@ fn attributes_and_childrens_files_are_put_back_for_an_ordinary_user() {
     users::assert_lines(&output, &["0", "equal", "1", "0", "equal", "1"]);
 }
 
-/// The name of a rank's socket for reports of its children can be guessed.
+/// Another user's socket has the name of a rank's socket for reports of its children.
 ///
-/// Another user whose socket has the name receives no reports, and cannot block a child.
+/// The name can be guessed. The socket receives no reports, and cannot block a child; a line
+/// reports that files of children are not restored.
 #[test]
 fn a_socket_in_the_place_of_a_ranks_is_not_used() {
     let script = r#"

@@ -46,9 +46,9 @@ fn files_are_undisturbed_by_two_failures() {
     outcome.assert_same_files(&undisturbed);
 }
 
-/// A worker resumes from a checkpoint and appends to a file.
+/// A worker appends to a file before late workers have restored the file.
 ///
-/// Other workers, which are late, have the file open as well.
+/// All workers have the file open. No appended data are lost.
 #[test]
 fn a_file_that_several_ranks_have_open_may_grow_at_once() {
     let job = || Job::new(paths::test_program("appended"), &["12", "2"]).interval("7calls");
@@ -72,10 +72,11 @@ fn a_file_that_several_ranks_have_open_may_grow_at_once() {
     }
 }
 
-/// Two checkpoints can be restored; the first attempt at a recovery loads the older checkpoint.
+/// Worker 2 fails during a recovery; the second attempt restores the files correctly.
 ///
-/// Worker 2 computes and does not have the newer checkpoint completely. It fails when the
-/// checkpoint is agreed on, and only the state of the files could influence the next attempt.
+/// Two checkpoints could be restored. Worker 2 computes and does not have the newer one completely,
+/// so the first attempt loads the older one. Worker 2 fails when this checkpoint is agreed on, and
+/// only the state of the files could influence the second attempt.
 #[test]
 fn an_attempt_that_fails_has_undone_no_file_that_the_next_one_needs() {
     let job = || Job::new(paths::test_program("snapshots"), &["4", "400000"]).interval("1calls");
@@ -113,7 +114,9 @@ fn overwritten_data_on_several_hosts_is_restored() {
     assert_survived_in(job, variants([(2, 78), (0, 50), (1, 64), (3, 92)], 1));
 }
 
-/// The program creates a file, links it to another name, and removes the first name.
+/// The program gives a file a second name and removes its first name.
+///
+/// A recovery finds the open file by its second name.
 #[test]
 fn a_file_that_was_given_another_name_is_found_by_that() {
     let job = || {
@@ -124,7 +127,7 @@ fn a_file_that_was_given_another_name_is_found_by_that() {
     assert_survived_in(job, variants([(1, 22), (0, 9), (1, 14), (0, 31)], 1));
 }
 
-/// Redirects output to a file, a pipe and /dev/null, before and after a cut.
+/// A worker fails while its output is redirected to a file, a pipe or /dev/null.
 #[test]
 fn redirected_output_is_restored() {
     let job = |interval| {
@@ -161,14 +164,19 @@ fn a_line_that_a_child_process_has_appended_is_there_once() {
     }
 }
 
-/// Runs a command without LD_PRELOAD in its environment.
+/// The program starts a command without LD_PRELOAD in its environment; one line names the command.
 #[test]
 fn a_child_process_without_the_preload_library_is_named() {
     let job = || Job::new(paths::test_program("appends"), &["6"]).workers(2);
     let outcome = job().env("APPENDS_BY", "env -i").run();
     outcome.assert_success();
-    let named = |line: &&str| line.contains("/sh, into which understudy is not preloaded");
-    let count = outcome.own_lines().into_iter().filter(named).count();
-    outcome.check(count == 1, "the program is not named once");
+    let is_about_command =
+        |line: &&str| line.contains("/sh, into which understudy is not preloaded");
+    let count = outcome
+        .own_lines()
+        .into_iter()
+        .filter(is_about_command)
+        .count();
+    outcome.check(count == 1, "the command is not named once");
     outcome.assert_nothing_left();
 }

@@ -1,15 +1,16 @@
-//! A failure after other processes have filled `/dev/shm` while a job runs.
+//! A worker fails after another process has filled `/dev/shm` while the job runs.
 
 use ffi_tests::{Requirement, paths, skip};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-/// Status of a job that cannot be recovered.
+/// Exit status of a job that cannot be recovered.
 const LOST: i32 = 75;
 
 /// Runs the program `fills` in a mount namespace with a small `/dev/shm`; worker 1 fails.
 ///
-/// `None` without the right to mount.
+/// The shell runs `prepare` before the job. Returns `None`, and prints the reason, without the
+/// right to mount.
 fn run(prepare: &str) -> Option<Output> {
     let may_mount = Command::new("unshare").args(["--mount", "true"]).status();
     if !may_mount.is_ok_and(|status| status.success()) {

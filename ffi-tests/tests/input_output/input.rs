@@ -9,10 +9,12 @@ use ffi_tests::native_runs::native;
 use ffi_tests::{Job, Kill, Launcher, Trigger, paths, processes, variants};
 use std::collections::BTreeMap;
 
-/// Rounds of the program, and the pause after each in milliseconds.
+/// Rounds of the program.
 const ROUNDS: usize = 30;
+/// Pause after each round in milliseconds.
 const PAUSE: &str = "15";
 
+/// Returns the input: one line for each round.
 fn numbers() -> String {
     (1..=ROUNDS)
         .map(|number| format!("line {number}\n"))
@@ -45,7 +47,7 @@ fn kill(worker: u32) -> Kill {
 }
 
 #[test]
-fn a_file_is_read_on_by_survivors_and_understudies() {
+fn a_file_is_read_on_by_survivors_and_replacements() {
     let undisturbed = native(from_file());
     for worker in variants([0, 2], 1) {
         from_file()
@@ -72,7 +74,7 @@ fn a_pipe_is_reread_by_a_new_process() {
     outcome.assert_recovered(&undisturbed, &[], &[0]);
 }
 
-/// The first rank fails before the first checkpoint.
+/// Rank 0 fails before the first checkpoint; the job starts from the beginning.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn a_restarted_job_reads_its_input_from_the_beginning() {
@@ -105,7 +107,7 @@ fn from_pipe_of_wrapper() -> Job {
 #[test]
 fn a_pipe_of_a_wrapper_that_cannot_be_reread_ends_the_job() {
     for worker in variants([2, 0], 1) {
-        // The only checkpoint before the failure is that of MPI_Init, or one after a read.
+        // With the long interval, the only checkpoint before the failure is that of MPI_Init.
         let interval = ["7calls", "100000calls"][usize::from(worker == 2)];
         let job = from_pipe_of_wrapper().interval(interval);
         let outcome = job.kill(kill(worker)).run();
@@ -119,7 +121,9 @@ fn printed(pid: u32) -> usize {
     beside_work(pid).map_or(0, |job| count_lines(&job.join("stdout")))
 }
 
-/// The spare reads the input through another process, which is killed.
+/// The process that passes the input on to the spare is killed; the job ends.
+///
+/// Worker 0 has failed before, so the spare reads the input.
 #[test]
 fn a_relay_that_fails_ends_no_input() {
     // The input is twice as long as the capacity of the relay and the pipe.

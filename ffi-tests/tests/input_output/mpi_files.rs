@@ -8,12 +8,15 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const WORKERS: u32 = 4;
-/// Rounds of every program, and the pause after each in milliseconds.
+/// Rounds of the program `mpi_files`, in the first third of which workers fail.
 ///
-/// Failures occur in the first third, so that the program runs for about another second. With more
-/// rounds, MPICH fills gaps of a file with bytes of its buffers.
+/// The program runs for about another second after the failure. After about 20 rounds, the files
+/// `own.*` would have gaps that the program has not written. MPICH fills such gaps with bytes of
+/// its buffers, which differ from run to run.
 const ROUNDS: u64 = 12;
+/// Number of rounds, and pause after each round in milliseconds.
 const ARGUMENTS: [&str; 2] = ["12", "120"];
+/// Files to which all ranks write.
 const SHARED: [&str; 4] = ["grid.dat", "record.dat", "memo.dat", "dealt.dat"];
 
 /// Makes a job whose cuts occur at all collectives of a round in turn.
@@ -32,15 +35,16 @@ fn assert_same(outcome: &Outcome, undisturbed: &Outcome, workers: u32) {
     outcome.assert_nothing_left();
 }
 
-fn alone(job: Job) -> Outcome {
+/// Returns the outcome of a native run, in which the program's own checks must succeed.
+fn checked_native_run(job: Job) -> Outcome {
     let undisturbed = native(job);
     undisturbed.assert_checks();
     undisturbed
 }
 
-/// Kills workers within rounds, while files are open.
-fn killed(make: impl Fn() -> Job, workers: u32, times: usize, name: &str) {
-    let undisturbed = alone(make());
+/// Kills a worker within a round, while files are open, in each of `times` runs.
+fn assert_survives_kills(make: impl Fn() -> Job, workers: u32, times: usize, name: &str) {
+    let undisturbed = checked_native_run(make());
     let first_lines = undisturbed.first_round_lines();
     let mut verdicts = Verdicts::default();
     let mut random = Random::announced(name);
@@ -63,15 +67,15 @@ fn killed(make: impl Fn() -> Job, workers: u32, times: usize, name: &str) {
 }
 
 #[test]
-fn nothing_changes_under_the_layer() {
+fn undisturbed_run_equals_native_run() {
     let make = || job(&paths::test_program("mpi_files"));
-    assert_same(&make().run(), &alone(make()), WORKERS);
+    assert_same(&make().run(), &checked_native_run(make()), WORKERS);
 }
 
 #[test]
 fn a_worker_dies_between_writes() {
     let times = if is_thorough() { 8 } else { 2 };
-    killed(
+    assert_survives_kills(
         || job(&paths::test_program("mpi_files")),
         WORKERS,
         times,
@@ -79,39 +83,40 @@ fn a_worker_dies_between_writes() {
     );
 }
 
-/// The second failure occurs when the first recovery has reopened the files.
+/// Worker 2 fails after the recovery of worker 1; both recoveries reopen the files.
 #[test]
 fn two_die_one_after_the_other() {
     let make = || job(&paths::test_program("mpi_files"));
-    let undisturbed = alone(make());
+    let undisturbed = checked_native_run(make());
     let deaths = "kill rank=1 at=cut.end epoch=4; kill rank=2 at=cut.end epoch=7";
     let outcome = make().spares(2).fault(deaths).run();
     assert_same(&outcome, &undisturbed, WORKERS);
     outcome.assert_taken_over(&[1, 2]);
 }
 
-fn two_of_mpich(program: Option<PathBuf>, name: &str) {
+/// Kills one of two workers of a program for MPICH or the standard ABI.
+fn assert_mpich_survives_kills(program: Option<PathBuf>, name: &str) {
     let Some(program) = program else { return };
     let make = || job(&program).workers(2).of_mpich();
-    killed(make, 2, if is_thorough() { 4 } else { 1 }, name);
+    assert_survives_kills(make, 2, if is_thorough() { 4 } else { 1 }, name);
 }
 
 #[test]
 fn a_worker_of_mpich_dies() {
-    two_of_mpich(paths::mpich_program("mpi_files"), "mpi_files of MPICH");
+    assert_mpich_survives_kills(paths::mpich_program("mpi_files"), "mpi_files of MPICH");
 }
 
-/// Modes and origins of offsets have other values than in Open MPI and MPICH.
+/// The constants `MPI_MODE_*` and `MPI_SEEK_*` have other values than in Open MPI and MPICH.
 #[test]
 fn a_worker_of_the_standard_abi_dies() {
-    two_of_mpich(
+    assert_mpich_survives_kills(
         paths::standard_program("mpi_files"),
         "mpi_files of the standard ABI",
     );
 }
 
-/// Runs a program; fails unless its own checks succeed.
-fn checked(job: Job) -> Outcome {
+/// Runs a program under understudy; fails unless the program's own checks succeed.
+fn checked_run(job: Job) -> Outcome {
     let outcome = job.run();
     outcome.assert_success();
     outcome.assert_checks();
@@ -140,12 +145,12 @@ fn assert_survived(
 /// Unusual uses of MPI files, which the program itself checks.
 ///
 /// The uses are views that repeat bytes, appending, errors of one process in a collective, and a
-/// shared pointer that cannot be beside its file. Open MPI and MPICH do not support all of them, so
-/// nothing is compared with these libraries.
+/// shared pointer whose hidden file cannot be created beside the file, because its name would be
+/// too long. Open MPI and MPICH do not support all of these uses, so nothing is compared with them.
 #[test]
 fn views_that_repeat_bytes_and_errors_of_one_process() {
     let make = || Job::new(paths::test_program("mpi_views"), &["4", "2"]).interval("23calls");
-    let undisturbed = checked(make());
+    let undisturbed = checked_run(make());
     assert_survived(
         make,
         &undisturbed,
@@ -153,12 +158,12 @@ fn views_that_repeat_bytes_and_errors_of_one_process() {
     );
 }
 
-/// The program writes on under the other name, and without a name.
+/// The program continues to write after the file was renamed, or unlinked.
 #[test]
 fn files_are_renamed_or_removed_while_they_are_open() {
     let make = || Job::new(paths::test_program("mpi_renamed"), &["8", "2"]).interval("5calls");
-    let undisturbed = checked(make());
-    undisturbed.assert_like(&alone(make()), &["moved.a"]);
+    let undisturbed = checked_run(make());
+    undisturbed.assert_like(&checked_native_run(make()), &["moved.a"]);
     undisturbed.assert_single_line(&["[mpi-file-without-name]"]);
     let deaths = [
         (1, 6),
@@ -178,8 +183,8 @@ fn files_are_renamed_or_removed_while_they_are_open() {
 #[test]
 fn a_long_file_is_cut_off_in_pieces() {
     let make = || Job::new(paths::test_program("mpi_cut_off"), &["4", "2"]).interval("4calls");
-    let undisturbed = checked(make());
-    undisturbed.assert_like(&alone(make()), &["long.dat"]);
+    let undisturbed = checked_run(make());
+    undisturbed.assert_like(&checked_native_run(make()), &["long.dat"]);
     assert_survived(
         make,
         &undisturbed,
@@ -187,10 +192,10 @@ fn a_long_file_is_cut_off_in_pieces() {
     );
 }
 
-/// Elements are too long for the MPI library's procedures, which have 31-bit positions.
+/// Elements are too long for the MPI library, whose procedures use 31-bit positions within them.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn elements_may_have_2_gib() {
     let job = Job::new(paths::test_program("mpi_long"), &["1", "2"]).workers(2);
-    checked(job.interval("off"));
+    checked_run(job.interval("off"));
 }

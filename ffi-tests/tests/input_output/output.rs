@@ -80,7 +80,9 @@ fn every_line_of_every_rank_is_printed_once_and_in_order_after_failures() {
     verdicts.assert_all_good();
 }
 
-/// Runs with standard error as a terminal and as a file.
+/// `understudy run` cannot write to standard output; it reports the loss and fails.
+///
+/// Standard error has a line at the bottom, as on a terminal, or plain lines.
 #[test]
 fn output_without_space_is_reported_and_fails() {
     for progress in ["line", "plain"] {
@@ -149,7 +151,7 @@ fn growth(path: PathBuf) -> impl FnMut() -> Option<Duration> {
     }
 }
 
-/// Path of the file to which a process, or its nearest ancestor, writes.
+/// Path of the file to which a process or its nearest ancestor writes its output.
 fn output_of(mut process: u32) -> PathBuf {
     loop {
         let stdout = std::fs::read_link(format!("/proc/{process}/fd/1")).unwrap_or_default();
@@ -186,10 +188,13 @@ fn lines_arrive_while_the_program_runs() {
         "longest pause of the output: {longest:?} in {:?}",
         outcome.wall
     );
-    outcome.check(longest > Duration::ZERO, "the output came all at once");
+    outcome.check(
+        longest > Duration::ZERO,
+        "the output was written all at once",
+    );
     outcome.check(
         longest < Duration::from_millis(400),
-        &format!("the output stood still for {longest:?}"),
+        &format!("the output paused for {longest:?}"),
     );
 }
 
@@ -208,6 +213,7 @@ fn without_times(outcome: &Outcome) -> (Vec<String>, usize) {
     (others.into_iter().map(str::to_owned).collect(), times.len())
 }
 
+/// A report contains times of varying length; a rollback repeats none of its other lines.
 #[test]
 fn times_of_another_length_cost_no_other_line() {
     const STEPS: usize = 50;

@@ -1,14 +1,14 @@
 //! Files that other processes have moved, removed or created since the checkpoint.
 //!
-//! A rollback leaves them as they are and reports them.
+//! A rollback leaves such files as they are and reports them.
 
 use ffi_tests::users;
 use std::process::Output;
 
-/// Runs a job that does WHAT to FILE, and kills a worker after `attack`.
+/// Runs a script that defines the shell function `attack` and calls `job WHAT FILE`.
 ///
-/// `attack` is a function of the shell. The script prints the exit status, words about the file,
-/// and more.
+/// The function `job` runs a job that does WHAT to FILE, calls `attack`, kills a worker, and prints
+/// the exit status, the output, and words of the messages about the file.
 fn run(script: &str) -> Option<Output> {
     let common = r#"
         umask 077
@@ -31,7 +31,9 @@ fn run(script: &str) -> Option<Output> {
     users::run(&format!("{common}\n{script}"))
 }
 
-/// A script moves a file of a rank and writes another file with its name.
+/// A script writes another file with the name of a rank's file; that file stays.
+///
+/// The job reports the file and ends.
 #[test]
 fn a_file_in_the_place_of_the_jobs_stays() {
     let script = r#"
@@ -59,7 +61,7 @@ fn a_file_in_the_place_of_the_jobs_stays() {
     users::assert_lines(&output, &lines);
 }
 
-/// Another user exchanges a directory for a link to a private directory.
+/// Another user exchanges a directory for a link to a private directory, which stays intact.
 #[test]
 fn nothing_is_undone_through_the_link_of_another_user() {
     let script = r#"
@@ -85,7 +87,7 @@ fn nothing_is_undone_through_the_link_of_another_user() {
     users::assert_lines(&output, &[lines, lines, lines].concat());
 }
 
-/// A script removes hidden files.
+/// A script removes hidden files with earlier content; the job reports that and ends.
 #[test]
 fn a_missing_backup_is_reported() {
     let script = r#"

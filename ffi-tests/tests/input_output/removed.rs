@@ -12,7 +12,7 @@ fn removed(mode: &str) -> Job {
     Job::new(paths::test_program("removed"), &[mode, STEPS]).interval("5calls")
 }
 
-/// Kills a worker in the step of this number, before its collective.
+/// Kills a worker in the step of this number, before the collective of the step.
 fn killed(job: Job, worker: u32, step: u32) -> Job {
     job.fault(&format!("kill rank={worker} at=call:{step}"))
 }
@@ -42,9 +42,10 @@ fn own_program(directory: &Path) -> Job {
     Job::new(copy, &["program", STEPS]).interval("5calls")
 }
 
-/// Until the next checkpoint, all other workers have the old file mapped.
+/// A worker fails after the program's file was replaced, before or after the next checkpoint.
 ///
-/// After that checkpoint, the replicas contain the text.
+/// Until that checkpoint, the survivors have the old file mapped. After it, the replicas contain
+/// the program's text.
 #[test]
 fn a_program_that_is_replaced_while_it_runs_continues() {
     let directory = tempfile::tempdir().expect("there is room");
@@ -60,7 +61,7 @@ fn private_mappings_of_removed_files_are_restored() {
     assert_survived("private", &[(1, 23), (2, 14), (0, 31)]);
 }
 
-/// After the next checkpoint, the replacement of the file has no effect.
+/// A failure before the next checkpoint ends the job; a later one is recovered from.
 #[test]
 fn a_mapped_file_that_is_replaced_is_not_taken_for_the_old_one() {
     let outcome = killed(removed("late"), 1, 19).run();
@@ -71,7 +72,7 @@ fn a_mapped_file_that_is_replaced_is_not_taken_for_the_old_one() {
     assert_survived("late", &[(1, 28), (2, 33)]);
 }
 
-/// The replaced file is restored.
+/// A child process replaces a mapped file; the rollback restores the old file.
 #[test]
 fn a_mapped_file_that_a_child_process_replaces_is_restored() {
     assert_survived("child", &[(1, 19), (2, 18), (1, 28)]);
@@ -82,7 +83,7 @@ fn mappings_for_reading_of_removed_files_are_restored() {
     assert_survived("read", &[(1, 23), (2, 14), (0, 31)]);
 }
 
-/// Survivors, which have unmapped one of the mappings since the checkpoint, must map it again.
+/// Survivors have unmapped one of two mappings since the checkpoint, and must map it again.
 #[test]
 fn two_mappings_of_one_file_in_memory_stay_one() {
     assert_survived("twice", &[(1, 19), (2, 28), (0, 24), (1, 9)]);
@@ -119,14 +120,13 @@ fn protection_keys_are_refused() {
     outcome.assert_all_recovered(&native(removed("keys16")), &[1]);
 }
 
-/// Floating-point operations of understudy itself must not raise signals that the program
-/// requests.
+/// Floating-point operations of understudy must not raise signals that the program requests.
 #[test]
 fn a_program_that_wants_signals_for_inexact_results_is_protected() {
     assert_survived("inexact", &[(1, 23), (2, 14)]);
 }
 
-/// Other workers have the file open, under its new name.
+/// A worker fails after an open file of rank 0 was renamed; no byte differs.
 #[test]
 fn an_open_file_that_is_renamed_stays_open() {
     let undisturbed = native(removed("renamed"));
@@ -136,14 +136,14 @@ fn an_open_file_that_is_renamed_stays_open() {
         outcome.assert_same_lines(&undisturbed);
         outcome.check(
             outcome.file("renamed.txt") == undisturbed.file("renamed.txt"),
-            "another renamed.txt",
+            "renamed.txt differs",
         );
         outcome.assert_taken_over(&[worker]);
         outcome.assert_nothing_left();
     }
 }
 
-/// Prints the addresses of libraries, with a loader's cache that has `more` additional bytes.
+/// Runs a program that prints addresses, with `more` bytes added to the loader's cache.
 ///
 /// The launcher runs in its own mount namespace, which contains that cache.
 fn places_with_cache(directory: &Path, more: usize) -> Outcome {

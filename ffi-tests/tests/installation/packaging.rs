@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use tempfile::TempDir;
 
+/// Files of an installation, relative to its prefix; not all of them.
 const FILES: &[&str] = &[
     "bin/understudy",
     "bin/ckptd",
@@ -38,8 +39,12 @@ fn text(output: &Output) -> String {
 fn run(command: &mut Command) -> String {
     let output = command
         .output()
-        .unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    assert!(output.status.success(), "{command:?}: {}", text(&output));
+        .unwrap_or_else(|error| panic!("{command:?} cannot be started: {error}"));
+    assert!(
+        output.status.success(),
+        "{command:?} fails: {}",
+        text(&output)
+    );
     text(&output)
 }
 
@@ -53,7 +58,7 @@ fn make(target: &str) -> Command {
     make
 }
 
-/// Installs for a prefix, below a directory.
+/// Installs files for the prefix `prefix` below a directory (DESTDIR).
 fn install(prefix: &str, below: &Path) {
     let mut install = make("install");
     install
@@ -72,7 +77,7 @@ fn installed(name: &str) -> (TempDir, PathBuf) {
 
 fn module_file(prefix: &Path) -> PathBuf {
     let directory = prefix.join("share/modulefiles/understudy");
-    let mut files = std::fs::read_dir(directory).expect("it is installed");
+    let mut files = std::fs::read_dir(directory).expect("module files are installed");
     files
         .next()
         .expect("there is a version")
@@ -126,7 +131,7 @@ fn the_build_needs_no_mpi_and_no_libclang() {
     }
 }
 
-/// Before, a quarter of the bytes were tables that nothing reads.
+/// Symbol tables would be a quarter of the bytes, and nothing reads them.
 #[test]
 fn installed_files_have_no_symbol_tables() {
     let (_directory, prefix) = installed("opt");
@@ -224,6 +229,8 @@ fn an_installed_tree_runs_a_job_from_its_place() {
     assert_works(&prefix, directory.path());
 }
 
+/// Jobs on one host are protected with such a path; jobs on several are refused.
+///
 /// ld.so would split the path into two names, ignore both, and preload nothing.
 #[test]
 #[ignore = "a variant: make test-all"]

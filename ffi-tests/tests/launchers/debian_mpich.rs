@@ -29,7 +29,7 @@ fn survives(source: &str, arguments: &[&str], interval: &str, kills: &[(u32, usi
         let job = Job::new(&program, arguments).workers(2).interval(interval);
         job.of_mpich()
     };
-    let alone = native(job().mpirun(Path::new(LAUNCHER)));
+    let undisturbed = native(job().mpirun(Path::new(LAUNCHER)));
     let mut verdicts = Verdicts::default();
     for &(worker, lines) in kills {
         let outcome = job().kill(Kill::at(worker, Trigger::Lines(lines))).run();
@@ -37,7 +37,7 @@ fn survives(source: &str, arguments: &[&str], interval: &str, kills: &[(u32, usi
             &format!("{source}, worker {worker} after {lines} lines"),
             || {
                 outcome.assert_success();
-                outcome.assert_like_after(&alone, &[], sorted);
+                outcome.assert_like_after(&undisturbed, &[], sorted);
                 outcome.assert_taken_over(&[worker]);
                 outcome.assert_nothing_left();
             },
@@ -46,9 +46,10 @@ fn survives(source: &str, arguments: &[&str], interval: &str, kills: &[(u32, usi
     verdicts.assert_all_good();
 }
 
-/// The callbacks are subroutines of the program.
+/// Subroutines of the program are callbacks of MPI, which a recovery restores.
 ///
-/// Callbacks are reduction, copy and delete functions, error handlers, and generalized requests.
+/// The callbacks are reduction, copy and delete functions, error handlers, and those of generalized
+/// requests.
 #[test]
 fn a_worker_of_a_program_of_mpi_f08_dies() {
     let kills: Vec<_> = variants([(1, 300), (0, 60)], 1).collect();
@@ -61,7 +62,7 @@ fn a_worker_of_a_program_of_the_module_dies() {
     survives("fortran/heat.f90", &["300", "2000"], "0.05s", &kills);
 }
 
-/// MPI_BOTTOM, attributes of MPI-1, persistent requests.
+/// The program uses MPI_BOTTOM, attributes of MPI-1, and persistent requests.
 ///
 /// UCX has more queues after the second initialisation than after the first.
 #[test]
@@ -70,13 +71,13 @@ fn a_worker_of_a_program_of_mpif_h_dies() {
     survives("fortran/legacy.f", &["1500"], "7calls", &kills);
 }
 
-/// Halos with MPI_PROC_NULL, for which this MPICH reports rank 0 as the source.
+/// The program receives from MPI_PROC_NULL, for which this MPICH reports rank 0 as the source.
 #[test]
 fn a_worker_of_a_program_in_c_dies() {
     survives("completion.c", &["16", "20"], "7calls", &[(1, 30)]);
 }
 
-/// The user names the library for Open MPI, which finds the one that fits.
+/// The user preloads the library for Open MPI, which loads the one for MPICH.
 #[test]
 fn a_worker_dies_under_the_launcher_of_debians_mpich() {
     let Some(program) = paths::debian_mpich_program(HEAT) else {
@@ -96,8 +97,8 @@ fn a_worker_dies_under_the_launcher_of_debians_mpich() {
             .output()
             .expect("timeout runs")
     };
-    let alone = ranks("2", &[]);
-    assert!(alone.status.success());
+    let undisturbed = ranks("2", &[]);
+    assert!(undisturbed.status.success());
     let layer = paths::preload_library();
     let outcome = ranks(
         "3",
@@ -114,7 +115,7 @@ fn a_worker_dies_under_the_launcher_of_debians_mpich() {
         "{errors}"
     );
     assert!(
-        outcome.stdout == alone.stdout,
+        outcome.stdout == undisturbed.stdout,
         "the output differs: {errors}"
     );
 }
@@ -137,18 +138,20 @@ fn heat(program: &Path) -> Job {
     job.of_mpich()
 }
 
-/// UCX takes these hosts for one machine, but they do not share memory.
+/// A worker fails on each of two hosts, which UCX takes for one machine.
+///
+/// The hosts do not share memory, so UCX is restricted to TCP.
 #[test]
 fn a_worker_of_each_host_dies() {
     let Some(program) = paths::debian_mpich_program(HEAT).filter(|_| Hosts::are_possible()) else {
         return;
     };
-    let alone = native(heat(&program).mpirun(Path::new(LAUNCHER)));
+    let undisturbed = native(heat(&program).mpirun(Path::new(LAUNCHER)));
     let fault = [0, 1].map(|rank| format!("kill rank={rank} at=ship.half epoch={}", 2 + rank));
     let job = heat(&program).hosts(&[1, 2]).fault(&fault.join("; "));
     let outcome = job.env("UCX_TLS", "tcp,self").run();
     outcome.assert_success();
-    outcome.assert_like(&alone, FILES);
+    outcome.assert_like(&undisturbed, FILES);
     outcome.assert_replaced(&[0, 1]);
     outcome.assert_nothing_left();
 }
@@ -161,7 +164,7 @@ fn a_job_resumes_from_disk() {
     let Some(program) = paths::debian_mpich_program(HEAT) else {
         return;
     };
-    let alone = native(heat(&program).mpirun(Path::new(LAUNCHER)));
+    let undisturbed = native(heat(&program).mpirun(Path::new(LAUNCHER)));
     let (job, on_disk) = (
         || heat(&program).disk(),
         Trigger::OnDisk {
@@ -172,7 +175,7 @@ fn a_job_resumes_from_disk() {
     let mut first = job().killed_as_a_whole(on_disk, KillScope::Job).run();
     first.check(
         first.killed.iter().all(|killed| killed.hit),
-        "it came to its end before",
+        "the job ended before it was killed",
     );
     fs::remove_file(restarted_job::newest(&first, 2, 0)).expect("the file is there");
     let again = job()
@@ -182,5 +185,5 @@ fn a_job_resumes_from_disk() {
     let refused = disk::count_lines_with(&second, "[checkpoint-missing]");
     second.check(refused >= 1, "the last checkpoint was used");
     second.assert_taken_over(&[1]);
-    restarted_job::assert_like(&alone, FILES, &first.stdout, second);
+    restarted_job::assert_like(&undisturbed, FILES, &first.stdout, second);
 }

@@ -1,6 +1,6 @@
-//! Jobs under a plain mpirun, without any flag.
+//! Jobs under a plain mpirun, which has no options for understudy.
 //!
-//! The processes that mpirun starts are guardians, which survive the ranks.
+//! The processes that the launcher starts are guardians, which survive the ranks.
 
 use ffi_tests::native_runs::native;
 use ffi_tests::programs::{HEAT2D, heat2d};
@@ -20,7 +20,7 @@ fn job() -> Job {
 #[test]
 fn a_spare_takes_the_part_of_a_dead_worker() {
     let outcome = heat2d().assert_undisturbed(job().kill(Kill::at(2, Trigger::Lines(15))));
-    outcome.check(outcome.takeovers() == [2], "another part was taken");
+    outcome.check(outcome.takeovers() == [2], "not only worker 2 was replaced");
 }
 
 #[test]
@@ -32,7 +32,7 @@ fn all_ranks_may_die_at_once_and_there_need_be_no_spare() {
     let taken = outcome.takeovers();
     outcome.check(
         taken.len() == 4,
-        &format!("not all parts were taken: {taken:?}"),
+        &format!("not all four workers were replaced: {taken:?}"),
     );
 }
 
@@ -57,7 +57,7 @@ fn a_guardian_that_dies_under_our_own_launcher_is_a_death_of_its_rank() {
     };
     let job = heat2d().job().launched_by(Launcher::Ckptd);
     let outcome = heat2d().assert_undisturbed(job.watch(kill_guardian));
-    outcome.check(outcome.takeovers() == [1], "another part was taken");
+    outcome.check(outcome.takeovers() == [1], "not only worker 1 was replaced");
 }
 
 /// Writes a script into the test's directory.
@@ -79,7 +79,7 @@ fn a_script_may_start_the_program() {
         outcome.assert_success();
         outcome.assert_like(&undisturbed, case.files);
         outcome.assert_nothing_left();
-        outcome.check(outcome.takeovers() == [2], "another part was taken");
+        outcome.check(outcome.takeovers() == [2], "not only worker 2 was replaced");
     }
 }
 
@@ -102,9 +102,9 @@ fn a_script_may_start_one_program_after_the_other() {
             .fault("kill rank=1 at=commit.end epoch=1"),
     );
     let code = outcome.status.and_then(|ended| ended.code());
-    outcome.check(code == Some(75), "the status is another one");
-    let says_so = outcome.stderr.contains("start each program by itself");
-    outcome.check(says_so, "nothing says why");
+    outcome.check(code == Some(75), "the status differs");
+    let is_explained = outcome.stderr.contains("start each program by itself");
+    outcome.check(is_explained, "no line explains the status");
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn what_is_no_mpi_program_is_as_it_is() {
         let job = Job::new(&script, &[status]).launched_by(Launcher::Mpirun);
         let outcome = job.run();
         let code = outcome.status.and_then(|ended| ended.code());
-        outcome.check(code == status.parse().ok(), "the status is another one");
+        outcome.check(code == status.parse().ok(), "the status differs");
         if status == "0" {
             let lines = String::from_utf8_lossy(&outcome.stdout).lines().count();
             outcome.check(lines == 5, "not every process has printed a line");
@@ -125,7 +125,9 @@ fn what_is_no_mpi_program_is_as_it_is() {
     }
 }
 
-/// The other guardians may never start: the signal may have killed these guardians.
+/// A guardian receives SIGTERM before the other guardians have started; it exits.
+///
+/// The other guardians may never start, since the signal may have killed them.
 #[test]
 fn a_guardian_that_is_terminated_before_its_job_has_begun_exits() {
     let job = format!("prterun-test-{}@1", std::process::id());
@@ -148,7 +150,7 @@ fn a_guardian_that_is_terminated_before_its_job_has_begun_exits() {
     while !is_there() {
         assert!(
             began.elapsed() < Duration::from_secs(20),
-            "it does not come"
+            "the guardian creates no file"
         );
     }
     // The guardian installs its signal handlers within this time.
@@ -159,9 +161,9 @@ fn a_guardian_that_is_terminated_before_its_job_has_begun_exits() {
     assert_eq!(status.code(), Some(143));
     assert!(
         began.elapsed() < Duration::from_secs(20),
-        "it has waited for others"
+        "the guardian has waited for the other one"
     );
-    assert!(!is_there(), "something is left");
+    assert!(!is_there(), "files are left in shared memory");
 }
 
 #[test]
@@ -179,14 +181,14 @@ fn a_program_that_is_refused_runs_under_its_launcher() {
     let lines = outcome.own_lines();
     outcome.check(
         lines.len() == 1 && lines[0].contains("unprotected"),
-        "no word that it is unprotected",
+        "not one line reports the missing protection",
     );
 }
 
 /// Returns a job under `ckptd launch`, which is the first process of a container.
 ///
 /// The kernel kills all other processes of the container when the first process exits. The
-/// container shares the host's memory, and the name of the job never changes.
+/// container shares the host's /dev/shm, and the name of the job is the same in each container.
 fn contained(work: &Path, iterations: &str) -> Command {
     let mut command = Command::new("timeout");
     command.args([
@@ -266,16 +268,26 @@ fn a_container_may_end_with_its_launcher_and_be_killed_with_it() {
                 .spawn()
                 .expect("util-linux is there");
             let mut lines = BufReader::new(killed.stdout.take().expect("it is piped")).lines();
-            assert!(lines.nth(10).is_some(), "it prints nothing");
+            assert!(lines.nth(10).is_some(), "the job prints too few lines");
             let unshare = processes::all().find(|&pid| processes::parent(pid) == Some(killed.id()));
-            assert!(unshare.is_some_and(processes::kill), "it had ended before");
+            assert!(
+                unshare.is_some_and(processes::kill),
+                "the job ended before it was killed"
+            );
             killed.wait().expect("it is our child");
         }
         let output = contained(work.path(), HEAT2D[2])
             .output()
             .expect("util-linux is there");
         assert!(output.status.success(), "{output:?}");
-        assert_eq!(output.stdout, undisturbed.stdout, "after {kill_first}");
-        assert_eq!(left(&container()), [""; 0], "something is left");
+        assert_eq!(
+            output.stdout, undisturbed.stdout,
+            "a killed container before: {kill_first}"
+        );
+        assert_eq!(
+            left(&container()),
+            [""; 0],
+            "files are left in shared memory"
+        );
     }
 }

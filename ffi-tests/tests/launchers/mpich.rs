@@ -1,7 +1,7 @@
 //! Programs that are compiled with MPICH's mpicc.
 //!
 //! Handles are integers; status and constants differ from those of Open MPI. MPICH spins while it
-//! waits, so its own launcher gets two ranks. The jobs here have two workers and a spare.
+//! waits, so native runs have two ranks in most cases, and jobs have two workers and a spare.
 
 use ffi_tests::namespace_hosts::Hosts;
 use ffi_tests::native_runs::native;
@@ -14,7 +14,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Rounds of every program, and the pause after each in milliseconds.
+/// Number of rounds, and pause after each round in milliseconds.
 const ARGUMENTS: [&str; 2] = ["40", "20"];
 
 fn job(program: &Path) -> Job {
@@ -35,17 +35,17 @@ fn conform(compile: fn(&str) -> Option<PathBuf>, names: &[&str]) {
     let mut verdicts = Verdicts::default();
     for name in variants(names, 2) {
         let Some(program) = compile(name) else { return };
-        let alone = native(job(&program));
+        let undisturbed = native(job(&program));
         if is_thorough() {
             let layered = job(&program).run();
             verdicts.judge(&format!("{name} undisturbed"), || {
                 layered.assert_success();
-                layered.assert_like(&alone, &[]);
+                layered.assert_like(&undisturbed, &[]);
             });
         }
-        let outcome = killed(&program, alone.first_round_lines() + 3);
+        let outcome = killed(&program, undisturbed.first_round_lines() + 3);
         verdicts.judge(&format!("{name} with a kill"), || {
-            outcome.assert_recovered(&alone, &[], &[1]);
+            outcome.assert_recovered(&undisturbed, &[], &[1]);
         });
     }
     verdicts.assert_all_good();
@@ -65,14 +65,14 @@ fn sums_are_added_up_in_the_same_order() {
             .interval("10calls")
             .of_mpich()
     };
-    let alone = native(job());
+    let undisturbed = native(job());
     let mut verdicts = Verdicts::default();
     for (worker, call) in variants([(3, 25), (0, 61), (7, 94)], 1) {
         let outcome = job()
             .fault(&format!("kill rank={worker} at=call:{call}"))
             .run();
         verdicts.judge(&format!("worker {worker} at call {call}"), || {
-            outcome.assert_recovered(&alone, &[], &[worker]);
+            outcome.assert_recovered(&undisturbed, &[], &[worker]);
         });
     }
     verdicts.assert_all_good();
@@ -124,12 +124,12 @@ fn messages_of_more_elements_than_an_int_counts() {
             .interval("4calls")
             .of_mpich()
     };
-    let alone = native(job());
+    let undisturbed = native(job());
     for call in variants([10, 17], 1) {
         let outcome = job()
             .fault(&format!("kill rank={} at=call:{call}", call % 2))
             .run();
-        outcome.assert_recovered(&alone, &[], &[call % 2]);
+        outcome.assert_recovered(&undisturbed, &[], &[call % 2]);
     }
 }
 
@@ -190,12 +190,12 @@ fn states_of_requests_buffers_and_removed_errors() {
     let Some(program) = paths::mpich_program("newer") else {
         return;
     };
-    let alone = native(job(&program));
+    let undisturbed = native(job(&program));
     for call in variants([700, 100], 1) {
         let outcome = job(&program)
             .fault(&format!("kill rank=1 at=call:{call}"))
             .run();
-        outcome.assert_recovered(&alone, &[], &[1]);
+        outcome.assert_recovered(&undisturbed, &[], &[1]);
     }
 }
 
@@ -208,10 +208,10 @@ fn a_worker_dies_that_leads_no_side_of_an_intercommunicator() {
         return;
     };
     let job = || job(&program).workers(4);
-    let alone = native(job());
-    let lines = alone.first_round_lines();
+    let undisturbed = native(job());
+    let lines = undisturbed.first_round_lines();
     let outcome = job().kill(Kill::at(1, Trigger::Lines(lines + 3))).run();
-    outcome.assert_recovered(&alone, &[], &[1]);
+    outcome.assert_recovered(&undisturbed, &[], &[1]);
 }
 
 #[test]
@@ -266,18 +266,18 @@ fn a_worker_of_heat2d_dies_in_the_middle() {
     let Some(program) = paths::mpich_example("heat2d") else {
         return;
     };
-    let alone = native(heat2d(&program));
+    let undisturbed = native(heat2d(&program));
     for (worker, line) in variants([(0, 12), (1, 20)], 1) {
         let outcome = heat2d(&program)
             .kill(Kill::at(worker, Trigger::Lines(line)))
             .run();
-        outcome.assert_recovered(&alone, &["heat.field", "heat.log"], &[worker]);
+        outcome.assert_recovered(&undisturbed, &["heat.field", "heat.log"], &[worker]);
     }
 }
 
-/// The user names the library for Open MPI, which finds the one that fits.
+/// The user preloads the library for Open MPI, which loads the one for MPICH.
 ///
-/// A child of a shell finds it as well.
+/// The program is started by mpiexec, or as the child of a shell.
 #[test]
 fn a_worker_dies_under_mpichs_own_launcher() {
     let Some(program) = paths::mpich_example("heat2d") else {
@@ -300,7 +300,7 @@ fn a_worker_dies_under_mpichs_own_launcher() {
             .output()
             .expect("timeout runs")
     };
-    let alone = ranks("2", &[], &[]);
+    let undisturbed = ranks("2", &[], &[]);
     let layer = paths::preload_library();
     let protected = [
         ("LD_PRELOAD", layer.to_str().expect("text")),
@@ -316,7 +316,7 @@ fn a_worker_dies_under_mpichs_own_launcher() {
             "{by:?}: {errors}"
         );
         assert!(
-            outcome.stdout == alone.stdout,
+            outcome.stdout == undisturbed.stdout,
             "{by:?}: the output differs: {errors}"
         );
     }
@@ -339,7 +339,7 @@ fn workers_die_on_several_hosts_under_mpichs_own_launcher() {
     outcome.assert_recovered(&native(spread()), &["heat.field", "heat.log"], &[1, 0]);
 }
 
-/// Two workers resume on another host.
+/// A host with two workers is lost; sums stay equal on the workers' new host.
 #[test]
 fn sums_do_not_depend_on_hosts() {
     let Some(program) = paths::mpich_program("orders").filter(|_| Hosts::are_possible()) else {
@@ -380,7 +380,7 @@ fn unsupported_features_are_reported() {
     let text = String::from_utf8_lossy(&outcome.stdout);
     outcome.check(
         text.contains("MPI_ERR_COUNT"),
-        "a unit that is too large is no error",
+        "a displacement unit that is too large is no error",
     );
 }
 
@@ -465,7 +465,7 @@ fn assert_the_header_agrees(compiler: PathBuf, column: usize) {
         let is_equal = theirs == number(value) || theirs as u32 as i64 == number(value);
         assert!(
             said == *name && is_equal,
-            "{name}: {value} in the table, {theirs} in the header"
+            "{name} is {value} in the table and {theirs} in the header"
         );
     }
 }

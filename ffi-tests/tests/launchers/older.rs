@@ -8,7 +8,7 @@ use ffi_tests::paths;
 use ffi_tests::programs::{self, TestProgram};
 use ffi_tests::{Job, Kill, Trigger};
 
-/// Kills workers at these lines; fails unless the output is undisturbed.
+/// Kills workers after these numbers of lines; fails unless output and files are undisturbed.
 fn survives(case: &TestProgram, kills: &[(u32, usize)]) {
     let Some(job) = with_open_mpi_4(case.job()) else {
         return;
@@ -19,7 +19,7 @@ fn survives(case: &TestProgram, kills: &[(u32, usize)]) {
     outcome.assert_success();
     let undisturbed = with_open_mpi_4(case.job())
         .map(native)
-        .expect("it is there");
+        .expect("Open MPI 4 is installed");
     outcome.assert_like_after(&undisturbed, case.files, case.canonical);
     outcome.assert_nothing_left();
     let victims: Vec<u32> = kills.iter().map(|&(rank, _)| rank).collect();
@@ -47,7 +47,7 @@ fn persistent_collectives_have_the_names_of_this_version() {
     undisturbed.assert_success();
     let kill = Kill::at(1, Trigger::Lines(20));
     let outcome = with_open_mpi_4(job())
-        .expect("it is there")
+        .expect("Open MPI 4 is installed")
         .kill(kill)
         .run();
     outcome.assert_success();

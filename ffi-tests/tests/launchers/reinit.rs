@@ -1,4 +1,4 @@
-//! Jobs under ckptd's own launcher: a reinit follows each failure.
+//! Jobs under `ckptd launch`: a reinit of MPI follows each failure.
 //!
 //! The MPI library needs no fault-tolerance functions.
 
@@ -13,14 +13,14 @@ fn job() -> Job {
 #[test]
 fn a_spare_takes_the_part_of_a_dead_worker() {
     let outcome = heat2d().assert_undisturbed(job().kill(Kill::at(2, Trigger::Lines(15))));
-    outcome.check(outcome.takeovers() == [2], "another part was taken");
+    outcome.check(outcome.takeovers() == [2], "not only worker 2 was replaced");
 }
 
 #[test]
 fn without_a_spare_a_new_process_takes_the_part() {
     let outcome =
         heat2d().assert_undisturbed(job().spares(0).kill(Kill::at(1, Trigger::Lines(15))));
-    outcome.check(outcome.takeovers() == [1], "another part was taken");
+    outcome.check(outcome.takeovers() == [1], "not only worker 1 was replaced");
 }
 
 #[test]

@@ -70,7 +70,7 @@ fn a_job_that_loses_ranks_ends_well() {
     assert_undisturbed(&ran, work.path());
     assert!(
         !ran.stderr.contains('\x1b'),
-        "this is no terminal: {:?}",
+        "escape sequences although standard error is no terminal: {:?}",
         ran.stderr
     );
 }
@@ -191,7 +191,7 @@ fn event_files_are_kept_where_they_are_wanted() {
         "rank-3.events",
         "run.json",
     ];
-    assert_eq!(names, wanted, "those of the second job");
+    assert_eq!(names, wanted, "the files should be those of the second job");
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn a_dry_run_prints_what_a_shell_can_run() {
     assert_eq!(
         std::fs::read_dir(work.path()).unwrap().count(),
         0,
-        "something has run"
+        "the dry run has left files"
     );
     let line = String::from_utf8(ran.stdout).unwrap();
     assert_eq!(line.lines().count(), 1);
@@ -224,7 +224,7 @@ fn a_dry_run_prints_what_a_shell_can_run() {
     );
 }
 
-/// Runs the program with various endings; checks exit status and message.
+/// The program ends in various ways; `understudy run` has its status, or that of a failure.
 #[test]
 fn the_status_is_that_of_the_program() {
     let program = paths::test_program("endings")
@@ -307,7 +307,7 @@ fn a_signal_ends_the_job_too() {
         .during({
             let mut is_sent = false;
             move |child| {
-                // A line of the progress shows that the program runs.
+                // The program runs when its processes and the ledgers of all ranks exist.
                 let ranks = processes::with_command("heat2d")
                     .into_iter()
                     .filter(|&pid| processes::descends(pid, child.id()))

@@ -1,4 +1,4 @@
-//! Jobs that Slurm's srun starts: the processes that it starts are guardians.
+//! Jobs under Slurm's srun: the processes that srun starts are guardians.
 
 use ffi_tests::namespace_hosts::Hosts;
 use ffi_tests::native_runs::native;
@@ -10,7 +10,7 @@ fn job(slurm: &Slurm, mpi: &'static str) -> Job {
     heat2d().job().launched_by_srun(slurm.srun(mpi))
 }
 
-/// Fails unless the job's output is undisturbed and nothing is left.
+/// Fails unless the output is that of a native run and nothing is left behind.
 #[track_caller]
 fn assert_undisturbed(job: Job) -> Outcome {
     let case = heat2d();
@@ -26,7 +26,7 @@ fn a_worker_dies_under_srun() {
     let Some(slurm) = Slurm::start() else { return };
     for mpi in ["none", "pmi2"] {
         let outcome = assert_undisturbed(job(&slurm, mpi).kill(Kill::at(2, Trigger::Lines(15))));
-        outcome.check(outcome.takeovers() == [2], "another part was taken");
+        outcome.check(outcome.takeovers() == [2], "not only worker 2 was replaced");
     }
 }
 
@@ -38,11 +38,11 @@ fn all_ranks_may_die_at_once_under_srun_and_there_need_be_no_spare() {
     let taken = outcome.takeovers();
     outcome.check(
         taken.len() == 4,
-        &format!("not all parts were taken: {taken:?}"),
+        &format!("not all four workers were replaced: {taken:?}"),
     );
 }
 
-/// The guardians of the nodes exchange their addresses by Slurm's PMI.
+/// Two workers fail on two nodes, whose guardians exchange addresses by Slurm's PMI.
 #[test]
 fn workers_die_on_several_nodes_under_srun() {
     if !Slurm::is_there() || !Hosts::are_possible() {

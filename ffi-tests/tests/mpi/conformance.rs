@@ -8,12 +8,13 @@ use ffi_tests::{Job, Kill, Random, Requirement, Trigger, Verdicts, is_thorough, 
 use std::time::Duration;
 
 const WORKERS: u32 = 4;
-/// Rounds of every program, and the pause after each in milliseconds.
+/// Rounds of every program; failures occur in the first sixth.
 ///
-/// Failures occur in the first sixth, so that the program runs for about another second.
+/// After a failure, the program runs for about another second.
 const ROUNDS: u64 = 40;
+/// Number of rounds, and pause after each round in milliseconds.
 const ARGUMENTS: [&str; 2] = ["40", "20"];
-/// Number of failures of each program; `make sweep` uses more.
+/// Number of runs with a failure of each program, unless `FFI_TESTS_TIMES` is set.
 const TIMES: usize = 1;
 
 fn job(name: &str) -> Job {
@@ -22,7 +23,7 @@ fn job(name: &str) -> Job {
     Job::new(paths::test_program(name), &ARGUMENTS).interval("7calls")
 }
 
-/// Runs a program in which a worker fails between two rounds or within a round.
+/// Fails unless the output is undisturbed when a worker fails between or within rounds.
 ///
 /// With `FFI_TESTS_ALL`, an undisturbed run under understudy is checked as well.
 fn conforms(name: &str) {
@@ -111,7 +112,9 @@ fn workers_may_die_in_the_middle_of_an_accumulate() {
     outcome.assert_replaced(&[1, 2]);
 }
 
-/// The program restarts from its beginning, as no checkpoint contains the communicators.
+/// A worker fails, and the program restarts from its beginning.
+///
+/// No checkpoint is taken while there are communicators with other values of control variables.
 #[test]
 fn no_checkpoint_is_taken_of_communicators_of_other_values() {
     let arguments = [&ARGUMENTS[..], &["between"]].concat();
@@ -131,9 +134,9 @@ fn no_checkpoint_is_taken_of_communicators_of_other_values() {
     );
 }
 
-/// Survivors are rolled back to before they set handlers.
+/// Survivors are rolled back to a time before they installed handlers and started timers.
 ///
-/// Timers of the survivors would run on if the rollback did not stop them.
+/// Timers that the rollback does not stop would send signals for which no handler exists.
 #[test]
 fn timers_of_after_the_checkpoint_send_no_signal() {
     let undisturbed = native(job("process"));
@@ -157,9 +160,12 @@ fn locks_are_restored_by_two_recoveries_from_one_checkpoint() {
     let outcome = job("locks").spares(2).fault(deaths).run();
     outcome.assert_success();
     outcome.assert_like(&undisturbed, &[]);
-    let mut parts = outcome.takeovers();
-    parts.sort_unstable();
-    outcome.check(parts == [1, 3], &format!("parts taken over: {parts:?}"));
+    let mut replaced = outcome.takeovers();
+    replaced.sort_unstable();
+    outcome.check(
+        replaced == [1, 3],
+        &format!("replaced workers: {replaced:?}"),
+    );
 }
 
 /// The whole job is killed and restarted from its disk level.
@@ -191,7 +197,7 @@ fn tile_registers() {
     conforms("tiles");
 }
 
-/// The launcher reports the status of MPI_Abort.
+/// The program calls MPI_Abort; the launcher exits with the error code of that call.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn an_abort_has_its_status() {
@@ -199,7 +205,7 @@ fn an_abort_has_its_status() {
     outcome.assert_status(37);
 }
 
-/// The program has made errors of files fatal.
+/// The program requests that errors of files are fatal, and cannot open a file.
 #[test]
 fn files_that_cannot_be_opened_end_the_job_only_on_request() {
     let outcome = Job::new(paths::test_program("aborting"), &["2", "1", "file"]).run();
@@ -207,6 +213,8 @@ fn files_that_cannot_be_opened_end_the_job_only_on_request() {
     outcome.assert_line(&["MPI_File_open failed"]);
 }
 
+/// An error before MPI_Init is fatal: a line reports the call, and the job ends.
+///
 /// No rank has contacted the process manager yet.
 #[test]
 fn an_error_before_mpi_init_ends_the_job_with_a_word() {

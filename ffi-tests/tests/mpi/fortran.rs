@@ -68,7 +68,7 @@ fn a_worker_of_a_program_of_mpif_h_dies() {
     survives(FORTRAN_77, &kills, with_open_mpi_4);
 }
 
-/// Work of the bindings themselves, without a procedure in C.
+/// The program uses features that the bindings implement without procedures in C.
 #[test]
 fn texts_datatypes_by_size_and_arguments_of_spawned_programs() {
     survives(DETAILS, &[(1, 300)], with_open_mpi_4);

@@ -1,7 +1,7 @@
 //! Large collectives, in which a process fails.
 //!
-//! Transfers between the other ranks are in flight then, and must not write to memory that has been
-//! rolled back.
+//! At the failure, transfers between the other ranks are in flight. These transfers must not write
+//! to memory that has been rolled back.
 
 use ffi_tests::native_runs::native;
 use ffi_tests::{Job, Kill, Random, Trigger, Verdicts, fault_at_commit, paths, variants};
@@ -36,10 +36,11 @@ fn freed_memory_is_no_part_of_copies() {
         .collect();
     outcome.check(
         matches!(captured[..], [bytes] if bytes < 24 << 20),
-        &format!("48 MiB have been freed, and so many bytes captured: {captured:?}"),
+        &format!("bytes captured after 48 MiB were freed: {captured:?}"),
     );
 }
 
+/// Bytes that were captured for checkpoint 2.
 fn second_capture(kind: &Kind) -> Option<u64> {
     match kind {
         Kind::Capture { epoch, bytes, .. } if epoch.0 == 2 => Some(*bytes),
@@ -47,7 +48,8 @@ fn second_capture(kind: &Kind) -> Option<u64> {
     }
 }
 
-fn kill_everyone(how: &str, job: impl Fn() -> Job, times: usize) {
+/// Kills each worker in turn in large collectives; fails unless the output is undisturbed.
+fn assert_workers_recover(how: &str, job: impl Fn() -> Job, times: usize) {
     let mut random = Random::announced(how);
     let undisturbed = native(large());
     undisturbed.assert_checks();
@@ -78,11 +80,11 @@ fn kill_everyone(how: &str, job: impl Fn() -> Job, times: usize) {
 
 #[test]
 fn a_worker_may_die_in_a_large_collective() {
-    kill_everyone("large", large, 1);
+    assert_workers_recover("large", large, 1);
 }
 
 #[test]
 #[ignore = "a variant: make test-all"]
 fn a_worker_may_fail_in_a_large_collective_with_data_in_pieces() {
-    kill_everyone("large, in pieces", || in_pieces(large()), 2);
+    assert_workers_recover("large, in pieces", || in_pieces(large()), 2);
 }

@@ -18,7 +18,7 @@ const MODULES: [&str; 6] = [
 
 /// Makes a job of two workers that runs these modules.
 ///
-/// Returns `None`, and prints the reason, if they are not installed.
+/// Returns `None`, and prints the reason, if mpi4py's tests are not installed.
 fn modules() -> Option<Job> {
     let python = paths::workspace().join(".env/python/bin/python3");
     let tests = paths::workspace().join(".env/python/mpi4py-tests");

@@ -20,7 +20,7 @@ fn assert_survives(job: impl Fn() -> Job, faults: &str) {
     outcome.assert_nothing_left();
 }
 
-/// Four threads call MPI.
+/// A worker fails while four of its threads call MPI; all threads continue.
 ///
 /// A thread waits for requests from other processes, another reduces, and a third waits for any of
 /// its messages. The main thread waits for an answer between two checkpoints.
@@ -60,7 +60,7 @@ fn threads_that_call_mpi_at_the_same_time_are_brought_back() {
     verdicts.assert_all_good();
 }
 
-/// Compares with a run under understudy without failures.
+/// Compares runs with these faults with a run under understudy without failures.
 ///
 /// Open MPI alone deadlocks in this program.
 #[track_caller]
@@ -80,7 +80,7 @@ fn assert_as_undisturbed(job: impl Fn() -> Job, faults: &[String]) {
     verdicts.assert_all_good();
 }
 
-/// Threads that make communicators of disjoint processes, and threads that connect.
+/// Threads make communicators of disjoint processes and connect; a worker fails meanwhile.
 ///
 /// Collectives of two groups run concurrently. Some threads wait in MPI for messages of other
 /// threads of their process.
@@ -96,7 +96,7 @@ fn threads_make_communicators_and_connect_at_the_same_time() {
     assert(&["10"], &[(2, 78), (0, 300), (1, 360)]);
 }
 
-/// The callbacks wait for a lock of another thread, as callbacks of interpreters do.
+/// A callback waits for a lock of a thread that calls MPI, as in interpreters.
 #[test]
 fn a_callback_may_wait_for_a_thread_that_calls_mpi() {
     let program = paths::test_program("callbacks");
@@ -122,7 +122,7 @@ fn threads_make_communicators_at_the_same_time_with_mpich() {
 }
 
 #[test]
-fn they_are_brought_back_with_mpich() {
+fn threads_are_brought_back_with_mpich() {
     let Some(program) = paths::mpich_program("multiple") else {
         return;
     };
@@ -136,7 +136,7 @@ fn they_are_brought_back_with_mpich() {
 
 #[test]
 #[ignore = "a variant: make test-all"]
-fn they_make_communicators_whenever_a_worker_dies() {
+fn threads_make_communicators_whenever_a_worker_dies() {
     let mut random = Random::announced("constructors");
     let program = paths::test_program("constructors");
     for arguments in [&["10", "ports"][..], &["10"]] {
@@ -158,7 +158,7 @@ fn they_make_communicators_whenever_a_worker_dies() {
 
 #[test]
 #[ignore = "a variant: make test-all"]
-fn they_are_brought_back_whenever_a_worker_dies() {
+fn threads_are_brought_back_whenever_a_worker_dies() {
     let (mut verdicts, mut random) = (Verdicts::default(), Random::announced("multiple"));
     let program = paths::test_program("multiple");
     for round in 0..20 {

@@ -1,4 +1,4 @@
-//! Parameters of Open MPI's components that the user has set: survivors keep their processes.
+//! Parameters of Open MPI's components, set by the user: survivors are rolled back in place.
 
 use ffi_tests::native_runs::native;
 use ffi_tests::programs::HEAT2D;
@@ -10,7 +10,7 @@ fn job() -> Job {
         .interval("100calls")
 }
 
-/// Runs the job with a failure, in which the survivor keeps its process.
+/// Fails unless the job recovers from a failure and the survivor keeps its process.
 ///
 /// A survivor whose library cannot be reset exits. The job is lost without both workers.
 fn assert_recovered(job: Job) {

@@ -1,8 +1,8 @@
 //! Ports, names, and connections between processes of a job.
 //!
-//! MPI libraries differ in their answers for a port that does not exist, and in their name servers.
-//! So the program states what it expects. Runs with failures are compared with an undisturbed run
-//! under understudy.
+//! MPI libraries differ in their results for a port that does not exist, and in their name servers.
+//! So the program checks the results itself, and runs with failures are compared with an
+//! undisturbed run under understudy.
 
 use ffi_tests::namespace_hosts::Hosts;
 use ffi_tests::{Job, Outcome, Verdicts, paths, variants};
@@ -20,13 +20,13 @@ fn undisturbed(job: Job) -> Outcome {
     let text = String::from_utf8_lossy(&outcome.stdout);
     outcome.check(
         text.contains("together") && !text.contains("FAILED"),
-        "the program does not like an answer",
+        "a check of the program has failed",
     );
     outcome.assert_nothing_left();
     outcome
 }
 
-/// Failures on both sides of a connection, in calls that make it and later.
+/// Workers on both sides of a connection fail, in the calls that connect and later.
 #[test]
 fn a_worker_of_a_connecting_program_fails() {
     let make = || job(&paths::test_program("ports"));

@@ -77,7 +77,7 @@ fn a_profiling_library_sees_the_calls_of_the_program() {
     let undisturbed = native(profiled.job());
     undisturbed.check(
         String::from_utf8_lossy(&undisturbed.stdout).contains("profile of rank 3: 54 calls"),
-        "it is profiled without understudy",
+        "the run without understudy is not profiled",
     );
     assert_equal_report(&profiled.job().run(), &undisturbed);
     let killed = profiled.job().kill(Kill::at(1, Trigger::Lines(25))).run();
@@ -106,13 +106,16 @@ fn a_profiling_library_that_is_preloaded_is_in_the_program_only() {
             |line: &str| line == "counted 0" || (launcher == Launcher::Ckptd && line == "ckptd 0");
         killed.check(
             names.lines().all(is_one),
-            &format!("profiled were: {names}"),
+            &format!("processes that were profiled: {names}"),
         );
         let launchers = names
             .lines()
             .filter(|line| line.starts_with("ckptd"))
             .count();
-        killed.check(launchers <= 1, &format!("profiled were: {names}"));
+        killed.check(
+            launchers <= 1,
+            &format!("processes that were profiled: {names}"),
+        );
     }
 }
 

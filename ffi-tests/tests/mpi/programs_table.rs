@@ -9,13 +9,13 @@ use Expected::{Recovered, Unprotected};
 use ffi_tests::native_runs::native;
 use ffi_tests::{Job, Outcome, REFUSED, is_thorough, paths, variants};
 
-/// Result of the runs of a program in which workers fail.
+/// Expected result of the runs of a program.
 enum Expected {
     /// The output equals that of the run without understudy.
     Recovered,
-    /// The job continues unprotected; one line has these words.
+    /// The job cannot be protected; one line has these words.
     ///
-    /// With UNDERSTUDY_REQUIRE=1 the job stops.
+    /// The program runs unprotected or, with UNDERSTUDY_REQUIRE=1, the job stops.
     #[expect(dead_code, reason = "until a line of the table says so")]
     Unprotected(&'static [&'static str]),
 }
@@ -67,6 +67,8 @@ impl Line {
     }
 
     /// Runs the program with each failure; unless thorough, with one of the first two.
+    ///
+    /// Without a spare, and unless thorough, the failure is the second of the line.
     fn with_failures(&self, spares: u32) {
         let first = match spares {
             0 if !is_thorough() => 1,

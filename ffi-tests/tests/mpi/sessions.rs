@@ -94,12 +94,15 @@ fn a_worker_dies_in_a_session_after_mpi_finalize() {
     verdicts.assert_all_good();
 }
 
-/// A program that does not name it gets an error by its error handler.
+/// A program that does not name MPI_Session_init gets an error by its error handler.
 #[test]
 fn a_session_that_nothing_has_announced_is_refused_after_mpi_finalize() {
     let outcome = Job::new(paths::test_program("unnamed"), &[]).run();
     outcome.assert_success();
-    outcome.check(outcome.stdout == b"refused: 1\n", "it is not refused");
+    outcome.check(
+        outcome.stdout == b"refused: 1\n",
+        "the session is not refused",
+    );
     outcome.assert_line(&["[session-after-finalize]"]);
 }
 
@@ -135,7 +138,7 @@ fn a_worker_dies_at_the_begin_or_the_end() {
     verdicts.assert_all_good();
 }
 
-/// The other workers are in exit(3), and have written all output.
+/// Worker 3 fails while the other workers are in exit(3) and have written all output.
 #[test]
 fn a_worker_dies_when_others_have_ended() {
     let program = paths::test_program("instances");
@@ -147,7 +150,9 @@ fn a_worker_dies_when_others_have_ended() {
     outcome.assert_all_recovered(&undisturbed, &[3]);
 }
 
-/// Open MPI 5.0.11 itself crashes or hangs in the first of these calls.
+/// Every member of a group gets the error, before and after a failure.
+///
+/// Open MPI 5.0.11 itself crashes or hangs in the first of the program's calls.
 #[test]
 fn all_members_of_a_group_get_the_error_of_a_wrong_leader() {
     let job = || Job::new(paths::test_program("leaders"), &["12"]).workers(4);

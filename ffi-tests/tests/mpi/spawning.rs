@@ -71,7 +71,7 @@ fn spawned(guardian: u32) -> Option<u32> {
 const CONNECTIONS: [Option<&str>; 2] = [None, Some("connected")];
 
 #[test]
-fn spawned_processes_do_as_without_the_layer() {
+fn spawned_processes_do_as_without_understudy() {
     with_each(|job| {
         for way in CONNECTIONS {
             let outcome = job("200", way).run();
@@ -193,7 +193,7 @@ fn a_spawned_process_on_one_of_several_hosts_dies() {
     }
 }
 
-/// The lost host has a worker, but no spawned process, and no output.
+/// The lost host has a worker, but no spawned process, and has printed nothing.
 #[test]
 fn a_host_may_be_lost_while_spawned_processes_are_connected() {
     if !Hosts::are_possible() {
@@ -235,18 +235,19 @@ fn workers_die_while_spawned_processes_are_connected() {
     });
 }
 
-/// Failures just before and after the commit of the only checkpoint.
+/// Failures just after and just before the commit of the only checkpoint after MPI_Init.
 ///
-/// After the commit, the processes are not spawned again, although the worker that would report so
-/// has failed; on several hosts, its host has lost all of the program with it. Before the commit,
-/// the processes are spawned again.
-const BEHIND_A_CUT: [&str; 2] = [
+/// Before the commit, the processes are spawned again. After the commit, the processes are not
+/// spawned again, although rank 0, which would report that they exist, has failed; on several
+/// hosts, rank 0 was the only rank of the program on its host.
+const AROUND_COMMIT: [&str; 2] = [
     "rank=0 at=commit.end epoch=2",
     "rank=0 at=capture.end epoch=2",
 ];
 
-fn assert_all_part(make: impl Fn() -> Job, disturb: impl Fn(Job) -> Job) {
-    for time in BEHIND_A_CUT {
+/// Fails unless workers recover from failures around a commit after they have disconnected.
+fn assert_survives_around_commit(make: impl Fn() -> Job, disturb: impl Fn(Job) -> Job) {
+    for time in AROUND_COMMIT {
         let outcome = disturb(make()).fault(&format!("kill {time}")).run();
         outcome.assert_success();
         outcome.check(outcome.recoveries() == 1, "no process has failed");
@@ -258,9 +259,9 @@ fn assert_all_part(make: impl Fn() -> Job, disturb: impl Fn(Job) -> Job) {
 #[test]
 fn a_worker_with_disconnected_spawned_processes_fails() {
     let make = |program: &Path| rounds("1", program, "200", Some("late"));
-    assert_all_part(|| make(&paths::test_program("spawning")).tcp(), |job| job);
+    assert_survives_around_commit(|| make(&paths::test_program("spawning")).tcp(), |job| job);
     if let Some(program) = paths::mpich_program("spawning") {
-        assert_all_part(|| make(&program).of_mpich(), |job| job);
+        assert_survives_around_commit(|| make(&program).of_mpich(), |job| job);
     }
 }
 
@@ -268,7 +269,7 @@ fn a_worker_with_disconnected_spawned_processes_fails() {
 fn a_worker_with_disconnected_spawned_processes_fails_on_several_hosts() {
     if Hosts::are_possible() {
         let make = || rounds("1", &paths::test_program("spawning"), "200", Some("late")).tcp();
-        assert_all_part(make, |job| job.hosts(&[1, 4]));
+        assert_survives_around_commit(make, |job| job.hosts(&[1, 4]));
     }
 }
 
@@ -315,7 +316,7 @@ fn a_spawned_process_dies() {
                 })
                 .run();
             outcome.assert_success();
-            outcome.check(outcome.recoveries() == 1, "nothing was recovered");
+            outcome.check(outcome.recoveries() == 1, "no process has failed");
             outcome.assert_same_lines(&native(job("4000", way)));
             outcome.assert_nothing_left();
         }
@@ -368,7 +369,7 @@ fn a_spawned_process_may_end_the_job() {
     with_each(|job| assert_ends_the_job(job("200", Some("aborts"))));
 }
 
-/// The last round is that of rank 0 (host 1) or 1 (host 2).
+/// Rank 1 (host 2) or rank 0 (host 1) has spawned the process.
 #[test]
 fn a_spawned_process_on_one_of_several_hosts_may_end_the_job() {
     if !Hosts::are_possible() {
@@ -392,23 +393,22 @@ enum Victim {
     Guardian,
 }
 
-/// Kills a process when other processes wait for the spawned processes of `root`.
+/// Kills a process at the end; fails unless the job ends with status 137.
 ///
-/// The program is at its end then.
-///
-/// Rank 0 records the end in its event file.
-fn assert_a_death_at_the_end_ends(job: Job, root: u32, victim: Victim) {
+/// Rank 0 has recorded its end in its event file, and other processes wait for the spawned
+/// processes of `root`.
+fn assert_ended_by_kill_at_the_end(job: Job, root: u32, victim: Victim) {
     let mut seen = None;
     let outcome = job
         .watch(move |ranks| {
             let place = |pid| fs::read_link(format!("/proc/{pid}/cwd")).ok();
-            let look = || {
+            let find = || {
                 Some((
                     guardian_of(root, ranks)?,
                     place(ranks.get(&0)?.pid)?.join("../events/rank-0.events"),
                 ))
             };
-            seen = seen.take().or_else(look);
+            seen = seen.take().or_else(find);
             let Some((guardian, events)) = &seen else {
                 return false;
             };
@@ -424,21 +424,26 @@ fn assert_a_death_at_the_end_ends(job: Job, root: u32, victim: Victim) {
         .run();
     outcome.assert_status(137);
     let message = "a spawned process has ended with status 137";
-    outcome.check(outcome.stderr.contains(message), "no line says so");
+    outcome.check(
+        outcome.stderr.contains(message),
+        "no line reports the spawned process",
+    );
     outcome.assert_nothing_left();
 }
 
-/// The workers have finalized, so that no rollback is possible.
+/// The workers have finalized, so no rollback is possible, and the job ends.
 #[test]
 fn a_spawned_process_that_dies_at_the_end_ends_the_job() {
-    with_each(|job| assert_a_death_at_the_end_ends(job("20", Some("lingers")), 0, Victim::Spawned));
+    with_each(|job| {
+        assert_ended_by_kill_at_the_end(job("20", Some("lingers")), 0, Victim::Spawned)
+    });
 }
 
 #[test]
 fn a_guardian_that_dies_at_the_end_with_what_it_has_spawned_ends_the_job() {
     with_each(|job| {
         let job = job("20", Some("lingers")).launched_by(Launcher::Ckptd);
-        assert_a_death_at_the_end_ends(job, 0, Victim::Guardian);
+        assert_ended_by_kill_at_the_end(job, 0, Victim::Guardian);
     });
 }
 
@@ -454,6 +459,6 @@ fn a_spawned_process_on_one_of_several_hosts_that_dies_at_the_end_ends_the_job()
             "20",
             Some("lingers"),
         );
-        assert_a_death_at_the_end_ends(job.hosts(&[1, 4]), root, Victim::Spawned);
+        assert_ended_by_kill_at_the_end(job.hosts(&[1, 4]), root, Victim::Spawned);
     }
 }

@@ -1,4 +1,4 @@
-//! libunderstudy.so exports exactly what libmpi exports.
+//! libunderstudy.so exports what libmpi exports, and the names of [`EXTRA`].
 //!
 //! The preload libraries for MPICH export all MPI names of MPICH.
 
@@ -8,15 +8,19 @@ use understudy_table::{Flag, table};
 
 /// Names besides libmpi's, and the reasons to export them.
 ///
-/// - pthread_create, timer_create: detect the program's threads.
+/// - pthread_create, thrd_create, timer_create: detect the program's threads.
 /// - dlopen, dlclose: a replacement opens and closes these libraries, too; libmpi is not opened
 ///   twice.
-/// - mmap, shmat: detect memory that ranks share.
+/// - mmap, shmat, pkey_alloc: detect memory that ranks share, and protection keys.
 /// - _exit: detects the end of a rank.
 /// - execve and its relatives: the program that the rank's process executes becomes the rank.
 /// - sigaction and its relatives: hide the handler of fatal signals.
+/// - kill, getpid, sched_setaffinity and their relatives: the program keeps its process number.
+/// - semop, msgsnd, mq_open and their relatives: detect the program's objects.
+/// - madvise, mlock, setrlimit and their relatives: detect state in the kernel.
+/// - readdir, scandir and their relatives: hide backups of files.
 /// - Clocks and the like: their results are recorded in the set-up phase.
-/// - All other functions: change names, sizes or contents of files; a rollback undoes the changes.
+/// - Most other functions: change files or descriptors; a rollback undoes the changes.
 const EXTRA: &[&str] = &[
     "_Exit",
     "__open64_2",
@@ -273,7 +277,7 @@ fn exported_objects_have_the_sizes_of_the_call_table() {
     }
 }
 
-/// A missing name could not be resolved: the program does not find the real library.
+/// Each name must be exported, since the program's link map has no other MPI library.
 #[test]
 fn the_preload_libraries_for_mpich_export_all_of_its_mpi() {
     let Some(library) = paths::mpich_program("newer").map(|_| paths::mpich().join("../lib")) else {

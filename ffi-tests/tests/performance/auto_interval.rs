@@ -16,7 +16,7 @@ fn heat() -> Job {
     .workers(3)
 }
 
-/// Returns cost, mean time between failures and interval of each change.
+/// Returns cost, mean time between failures and interval of each change, in nanoseconds.
 fn changes(outcome: &Outcome, rank: u32) -> Vec<[u64; 3]> {
     let change = |record: &understudy_formats::events::Record| match record.kind {
         Kind::Interval {
@@ -42,7 +42,7 @@ fn workers_agree_on_an_interval_that_fits_the_cost() {
         outcome.check(!first.is_empty(), "nothing was agreed on");
         outcome.check(
             first == second,
-            &format!("they differ: {first:?}, {second:?}"),
+            &format!("the workers' intervals differ: {first:?}, {second:?}"),
         );
         for [cost, mtbf, interval] in first {
             let expected = checkpoint_interval::job_interval(
@@ -69,17 +69,18 @@ fn a_replacement_uses_the_interval_of_the_others() {
     outcome.assert_taken_over(&[1]);
     // The spare is rank 3. The intervals that it has recorded equal the last intervals of worker
     // 0.
-    let (understudy, survivor) = (changes(&outcome, 3), changes(&outcome, 0));
-    outcome.check(!understudy.is_empty(), "it has no interval");
+    let (replacement, survivor) = (changes(&outcome, 3), changes(&outcome, 0));
+    outcome.check(!replacement.is_empty(), "the replacement has no interval");
     outcome.check(
-        survivor.ends_with(&understudy),
-        &format!("they differ: {survivor:?}, {understudy:?}"),
+        survivor.ends_with(&replacement),
+        &format!("the intervals differ: {survivor:?}, {replacement:?}"),
     );
-    // One failure in a short time, where two were expected before.
-    let (before, after) = (survivor[0][1], understudy[0][1]);
+    // The user's expectation counts as two failures; a third one in a short time shortens the mean
+    // time.
+    let (before, after) = (survivor[0][1], replacement[0][1]);
     outcome.check(
         after * 10 < before * 9,
-        &format!("nothing was learnt: {before}, {after}"),
+        &format!("the estimated time between failures did not fall: {before}, {after}"),
     );
 }
 
@@ -111,8 +112,11 @@ fn deaths_of_idle_spares_count_as_failures() {
         .map(|[_, mtbf, _]| *mtbf)
         .collect();
     let (first, least) = (found.first().copied(), found.iter().min().copied());
-    let has_learnt = first
+    let has_fallen = first
         .zip(least)
         .is_some_and(|(first, least)| least * 10 < first * 8);
-    outcome.check(has_learnt, &format!("nothing was learnt: {found:?}"));
+    outcome.check(
+        has_fallen,
+        &format!("the estimated time between failures did not fall: {found:?}"),
+    );
 }

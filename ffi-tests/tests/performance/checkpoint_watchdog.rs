@@ -92,7 +92,10 @@ fn a_worker_that_does_not_call_mpi_is_named() {
 
 #[test]
 #[ignore = "a variant: make test-all"]
-fn a_phase_that_is_shorter_than_the_intervals_is_not() {
+fn a_phase_of_few_intervals_is_not_reported() {
     let outcome = lull("talk", "1s", "0");
-    outcome.check(checkpoint_warnings(&outcome).is_empty(), "it was told of");
+    outcome.check(
+        checkpoint_warnings(&outcome).is_empty(),
+        "the phase was reported",
+    );
 }

@@ -99,19 +99,19 @@ fn after_a_recovery_the_event_files_are_complete() {
         report.status.success(),
         &format!("`understudy events` ends with {}:\n{text}", report.status),
     );
-    let says = |what: &str| {
+    let assert_has = |what: &str| {
         outcome.check(
             text.contains(what),
-            &format!("`understudy events` does not say `{what}`:\n{text}"),
+            &format!("`understudy events` does not print `{what}`:\n{text}"),
         )
     };
-    says(&format!("failure of rank {VICTIM} detected"));
-    says(&format!("takes over as worker {VICTIM}"));
-    says(&format!("worker {VICTIM} by rank 4 (spare 0)"));
+    assert_has(&format!("failure of rank {VICTIM} detected"));
+    assert_has(&format!("takes over as worker {VICTIM}"));
+    assert_has(&format!("worker {VICTIM} by rank 4 (spare 0)"));
     RecoveryStage::ALL
         .iter()
-        .for_each(|stage| says(&format!("recovery 1: {stage} done in ")));
-    says("resumes from checkpoint");
+        .for_each(|stage| assert_has(&format!("recovery 1: {stage} done in ")));
+    assert_has("resumes from checkpoint");
     // Every rank except the failed one has recorded its end.
     for rank in (0..5).filter(|&rank| rank != VICTIM) {
         let ended = outcome

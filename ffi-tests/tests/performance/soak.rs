@@ -1,4 +1,4 @@
-//! Many failures, for a chosen time (`make soak MINUTES=10 SEED=…`): nothing accumulates.
+//! Many failures, in many runs and in one run (`make soak`): no use of resources accumulates.
 
 use ffi_tests::native_runs::native;
 use ffi_tests::processes::{self, ResourceUse};
@@ -19,8 +19,8 @@ fn minutes() -> f64 {
 
 /// Two failures: one at a random line, one a random time after the recovery.
 ///
-/// Each call draws an equal number of random numbers. So the n-th run of a seed never changes,
-/// however long the other runs took.
+/// Each call draws an equal number of random numbers, so the n-th run with a seed has equal
+/// failures, however long the other runs take.
 fn deaths(random: &mut Random, lines: usize, spares: u32) -> [Kill; 2] {
     let first = random.below(u64::from(WORKERS)) as u32;
     let line = 1 + random.below(lines as u64 * 7 / 10) as usize;
@@ -108,13 +108,13 @@ fn runs_with_random_deaths_write_the_same_and_leave_nothing() {
     let (descriptors, memory) = before.unwrap_or_default();
     let (descriptors_now, memory_now) = (own(std::process::id()), shared_memory());
     println!(
-        "{runs} runs, {recoveries} parts taken over, {missed} kills too late; shared memory of \
+        "{runs} runs, {recoveries} workers replaced, {missed} kills too late; shared memory of \
          the machine {memory} KiB, now {memory_now} KiB"
     );
-    verdicts.judge("all runs", || {
+    verdicts.judge("all runs together", || {
         assert!(
             recoveries >= runs,
-            "{recoveries} parts taken over in {runs} runs"
+            "{recoveries} workers replaced in {runs} runs"
         );
         assert_eq!(descriptors, descriptors_now, "descriptors of this process");
         assert!(
@@ -142,7 +142,7 @@ type Uses = Vec<ResourceUse>;
 fn assert_flat(who: &str, uses: &[ResourceUse]) {
     assert!(
         uses.len() > FLAT_RECOVERIES,
-        "{who}: only {} looks",
+        "{who}: only {} polls",
         uses.len()
     );
     let late = &uses[uses.len() - FLAT_RECOVERIES - 1..];
@@ -219,7 +219,7 @@ fn survivors_do_not_grow_in_a_run_with_many_recoveries() {
     let count = outcome.takeovers().len();
     outcome.check(
         count == RECOVERIES as usize,
-        &format!("{count} parts were taken over"),
+        &format!("{count} workers were replaced"),
     );
     outcome.assert_nothing_left();
     let seen = seen.lock().unwrap_or_else(PoisonError::into_inner);

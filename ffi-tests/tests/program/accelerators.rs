@@ -24,6 +24,7 @@ fn job(kind: &str, when: &str) -> Job {
         .interval("3calls")
 }
 
+/// All workers are replaced, since survivors cannot roll back the memory of an open device.
 #[test]
 fn device_memory_is_restored_after_any_failure() {
     let mut verdicts = Verdicts::default();
@@ -49,14 +50,14 @@ fn device_memory_is_restored_after_any_failure() {
     verdicts.assert_all_good();
 }
 
-/// Survivors that have not opened the driver yet are rolled back in place.
+/// A worker fails before the driver is opened; survivors are rolled back in place.
 #[test]
 fn before_the_device_is_opened_only_the_dead_are_replaced() {
     let outcome = job("new", "late").fault(&fault_at_commit(2, 2)).run();
     assert_recovered(&outcome, "late", &[2]);
 }
 
-/// Fails unless the job's output is undisturbed and these workers were replaced.
+/// Fails unless the output is that of a native run and these workers were replaced.
 #[track_caller]
 fn assert_recovered(outcome: &Outcome, when: &str, workers: &[u32]) {
     outcome.assert_success();
@@ -73,7 +74,7 @@ fn another_process_may_die_in_the_recovery() {
             let outcome = job("new", "early").fault(&dying).run();
             outcome.assert_success();
             outcome.assert_like(&native(job("new", "early")), &[]);
-            outcome.check(outcome.faults() == [1, 3], "not both have died");
+            outcome.check(outcome.faults() == [1, 3], "not both ranks were killed");
         });
     }
     verdicts.assert_all_good();
@@ -91,7 +92,7 @@ fn a_killed_job_resumes_from_disk() {
         .run();
     first.check(
         first.killed.iter().all(|killed| killed.hit),
-        "the job came to its end before it was killed",
+        "the job ended before it was killed",
     );
     let second = job("new", "early")
         .disk()
@@ -116,7 +117,9 @@ type Row = (
     &'static [&'static str],
 );
 
-/// A line names the reason, and the program continues unprotected.
+/// Device memory cannot be saved: one line names the reason; the program continues unprotected.
+///
+/// With UNDERSTUDY_REQUIRE=1, the job stops.
 #[test]
 fn what_cannot_be_saved_is_refused_in_one_line() {
     let rows: [Row; 5] = [
@@ -167,7 +170,7 @@ fn what_cannot_be_saved_is_refused_in_one_line() {
     verdicts.assert_all_good();
 }
 
-/// Neither wrong bytes nor a program without its data are acceptable.
+/// The device memory cannot be restored: the job ends, and prints no wrong bytes.
 #[test]
 fn memory_that_cannot_be_restored_ends_the_job() {
     let outcome = job("new", "early")

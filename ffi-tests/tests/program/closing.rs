@@ -11,10 +11,10 @@ fn descriptors_of_the_layer_stay_open_when_a_program_closes_all() {
                 .workers(2)
                 .interval("5calls")
         };
-        let alone = native(job());
+        let undisturbed = native(job());
         let outcome = job().fault("kill rank=1 at=call:20").run();
         outcome.assert_success();
-        outcome.assert_like(&alone, &[]);
+        outcome.assert_like(&undisturbed, &[]);
         outcome.assert_taken_over(&[1]);
         outcome.assert_nothing_left();
     }

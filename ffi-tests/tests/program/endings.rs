@@ -7,10 +7,10 @@ use ffi_tests::native_runs::native;
 use ffi_tests::{Job, Outcome, Requirement, Verdicts, paths, skip, variants};
 
 /// Value of `understudy_catalogue::exit_status::PROGRAM_FAILURE`, as documented in the guide.
-const PROGRAM: i32 = 65;
+const PROGRAM_FAILURE: i32 = 65;
 const SPARES: u32 = 4;
 
-/// Makes a job with a checkpoint every few steps, at equal steps in every run.
+/// Makes a job whose checkpoints are at the same steps in every run.
 fn job(arguments: &[&str]) -> Job {
     Job::new(paths::test_program("endings"), arguments)
         .spares(SPARES)
@@ -18,7 +18,7 @@ fn job(arguments: &[&str]) -> Job {
 }
 
 /// Runs the jobs of three rows at a time; returns each row with its outcome.
-fn each<Row: Copy + Sync>(
+fn run_rows<Row: Copy + Sync>(
     rows: impl IntoIterator<Item = Row>,
     make: impl Fn(&Row) -> Job + Sync,
 ) -> Vec<(Row, Outcome)> {
@@ -29,27 +29,33 @@ fn each<Row: Copy + Sync>(
 
 #[track_caller]
 fn assert_lines_with(outcome: &Outcome, words: &[&str]) {
-    let is_said = |word: &&&str| outcome.own_lines().iter().any(|line| line.contains(**word));
-    let missing: Vec<&&str> = words.iter().filter(|word| !is_said(word)).collect();
+    let is_printed = |word: &&&str| outcome.own_lines().iter().any(|line| line.contains(**word));
+    let missing: Vec<&&str> = words.iter().filter(|word| !is_printed(word)).collect();
     outcome.check(
         missing.is_empty(),
-        &format!("no line of ours says {missing:?}"),
+        &format!("no line of understudy has {missing:?}"),
     );
 }
 
-/// Number of times that a rank has reached its exit.
-fn ends(outcome: &Outcome) -> usize {
-    outcome.file("endings").map_or(0, |ends| ends.len())
+/// Number of times that a rank has reached its crash or its exit.
+fn count_exits(outcome: &Outcome) -> usize {
+    outcome.file("endings").map_or(0, |exits| exits.len())
 }
 
 /// Fails unless a repeated failure caused two recoveries, then the end of the job.
 ///
-/// Two of the spares must be left.
+/// Two of the four spares must be left.
 #[track_caller]
 fn assert_blamed(outcome: &Outcome, words: &[&str]) {
-    outcome.assert_status(PROGRAM);
-    outcome.check(ends(outcome) == 3, "the program was not started over twice");
-    outcome.check(outcome.takeovers().len() == 2, "not two spares were used");
+    outcome.assert_status(PROGRAM_FAILURE);
+    outcome.check(
+        count_exits(outcome) == 3,
+        "the program has not failed three times",
+    );
+    outcome.check(
+        outcome.takeovers().len() == 2,
+        "two spares should have been used",
+    );
     assert_lines_with(outcome, &["3 times since checkpoint", "[repeated-fault]"]);
     assert_lines_with(outcome, words);
     outcome.assert_nothing_left();
@@ -68,7 +74,7 @@ fn a_crash_that_repeats_is_the_programs() {
         ("raise", ": SIGSEGV at libc"),
         ("abort", ": SIGABRT at libc"),
     ];
-    for ((way, words), outcome) in each(variants(ways, 3), |(way, _)| job(&[way, "1"])) {
+    for ((way, words), outcome) in run_rows(variants(ways, 3), |(way, _)| job(&[way, "1"])) {
         verdicts.judge(way, || {
             assert_blamed(&outcome, &[words, "called from", "endings+0x"])
         });
@@ -91,7 +97,9 @@ fn a_crash_that_moves_to_another_rank_is_the_programs() {
     verdicts.assert_all_good();
 }
 
-/// True if the kernel reports the signal of a process that could not (Linux 6.15).
+/// True if the kernel reports the signal that has killed a process (Linux 6.15).
+///
+/// A process without stack cannot report its signal itself.
 fn kernel_reports_fatal_signals() -> bool {
     let release = rustix::system::uname()
         .release()
@@ -111,7 +119,7 @@ fn an_exhausted_stack_is_the_programs() {
     } else {
         skip(
             Requirement::Machine,
-            "a kernel before Linux 6.15 does not tell of an exhausted stack",
+            "a kernel before Linux 6.15 does not report an exhausted stack",
         );
     }
 }
@@ -124,7 +132,7 @@ fn a_crash_that_does_not_repeat_is_recovered_from() {
         let outcome = job(&arguments).input("once", "").run();
         verdicts.judge(way, || {
             outcome.assert_success();
-            outcome.check(ends(&outcome) == 1, "no process has crashed");
+            outcome.check(count_exits(&outcome) == 1, "no process has crashed");
             outcome.assert_taken_over(&[2]);
             assert_lines_with(&outcome, &["worker 2 failed: SIG"]);
             // Without the file, no rank crashes.
@@ -135,13 +143,18 @@ fn a_crash_that_does_not_repeat_is_recovered_from() {
     verdicts.assert_all_good();
 }
 
-/// The MPI library may fault before it has detected a failure; its call is abandoned.
+/// A call of the MPI library faults while another process has failed; the job recovers.
+///
+/// The MPI library may fault before it has detected the failure, so its call is abandoned.
 #[test]
 fn a_fault_of_the_library_is_survived_if_another_process_dies() {
     let arguments = ["bad-buffer", "2", "once", "other"];
     let outcome = job(&arguments).input("once", "").input("other", "").run();
     outcome.assert_success();
-    outcome.check(ends(&outcome) == 1, "no process has followed a bad pointer");
+    outcome.check(
+        count_exits(&outcome) == 1,
+        "no process has used the bad buffer",
+    );
     outcome.assert_taken_over(&[1]);
     outcome.assert_like(&native(job(&arguments)), &[]);
     outcome.assert_nothing_left();
@@ -154,10 +167,13 @@ fn a_rank_that_is_killed_repeatedly_is_replaced_as_long_as_there_are_spares() {
         ("kill", "[repeated-kill]"),
         ("sent", ": SIGSEGV from outside the program"),
     ];
-    for ((way, words), outcome) in each(ways, |(way, _)| job(&[way, "1"])) {
+    for ((way, words), outcome) in run_rows(ways, |(way, _)| job(&[way, "1"])) {
         verdicts.judge(way, || {
             outcome.assert_status(75);
-            outcome.check(ends(&outcome) == 10, "another number of deaths");
+            outcome.check(
+                count_exits(&outcome) == 10,
+                "worker 1 has not failed ten times",
+            );
             assert_lines_with(
                 &outcome,
                 &[words, "worker 1 has failed 10 times since checkpoint"],
@@ -187,7 +203,10 @@ fn a_child_may_end_as_it_likes() {
     let arguments = ["child", "0"];
     let outcome = job(&arguments).run();
     outcome.assert_success();
-    outcome.check(outcome.own_lines().is_empty(), "something was said");
+    outcome.check(
+        outcome.own_lines().is_empty(),
+        "understudy has printed a line",
+    );
     outcome.assert_like(&native(job(&arguments)), &[]);
     outcome.assert_nothing_left();
 }
@@ -197,10 +216,13 @@ fn a_rank_that_leaves_without_mpi_finalize_ends_the_job() {
     let mut verdicts = Verdicts::default();
     // The launcher reports the status of a rank, or 1.
     let ways = variants([("_exit", 5, 5), ("exit-0", 0, 1), ("exit", 5, 5)], 2);
-    for ((way, said, status), outcome) in each(ways, |(way, ..)| job(&[way, "1"])) {
+    for ((way, said, status), outcome) in run_rows(ways, |(way, ..)| job(&[way, "1"])) {
         verdicts.judge(way, || {
             outcome.assert_status(status);
-            outcome.check(ends(&outcome) == 1, "the program was started over");
+            outcome.check(
+                count_exits(&outcome) == 1,
+                "the program has failed more than once",
+            );
             let words = format!("rank 1 ended with status {said} without MPI_Finalize");
             assert_lines_with(&outcome, &[&words]);
             outcome.assert_nothing_left();
@@ -217,13 +239,17 @@ fn mpi_abort_ends_the_job_with_its_code() {
         &outcome,
         &["MPI_Abort was called by worker 1 with error code 6"],
     );
-    outcome.check(ends(&outcome) == 1, "the program was started over");
+    outcome.check(
+        count_exits(&outcome) == 1,
+        "the program has failed more than once",
+    );
     outcome.assert_nothing_left();
 }
 
-/// The delete functions of attributes of MPI_COMM_SELF, for which other ranks wait.
+/// A worker fails where delete functions of MPI_COMM_SELF communicate: in MPI_Finalize.
 ///
-/// Releasing thousands of requests at once takes no noticeable time.
+/// Other ranks wait for a message of such a function before they call MPI_Finalize themselves.
+/// The program releases thousands of requests at once, which takes no noticeable time.
 #[test]
 fn delete_functions_communicate_when_mpi_finalize_begins() {
     let job = || Job::new(paths::test_program("last_words"), &["1", "1"]).interval("3calls");

@@ -1,6 +1,6 @@
-//! Example programs of other kinds than most tests run.
+//! Example programs of other kinds than those that most tests run.
 //!
-//! With failures, the bytes of their output equal those without.
+//! With and without failures, the programs write equal bytes.
 
 use ffi_tests::native_runs::native;
 use ffi_tests::{Job, Outcome, paths, variants};
@@ -33,7 +33,7 @@ fn a_dense_solver_recovers_from_any_failure() {
     for (rank, place) in variants(faults, 2) {
         let outcome = argtrig().fault(&format!("kill rank={rank} {place}")).run();
         assert_undisturbed(&outcome, argtrig(), &["x"], rank);
-        // The rollback went back by five iterations at most.
+        // Seven checkpoints in 30 iterations: a rollback repeats five iterations at most.
         outcome.check(
             outcome.last_epoch((rank + 1) % 4) >= 7,
             "there were fewer checkpoints",
@@ -41,7 +41,7 @@ fn a_dense_solver_recovers_from_any_failure() {
     }
 }
 
-/// Jacobi iterations with the skeleton.
+/// Jacobi iterations with the skeleton of supersteps.
 ///
 /// The field equals that of a single loop, however the plate is distributed.
 fn relax(way: &[&str]) -> Job {
@@ -69,9 +69,9 @@ fn a_skeleton_of_supersteps_recovers_with_any_distribution() {
     }
 }
 
-/// A worker owns 50 rows and has one or two more of its neighbours.
+/// Checkpoints contain one of the two arrays of the program.
 ///
-/// Each of both arrays contains all of these rows.
+/// A worker has 50 rows of its own and one or two rows of its neighbours in each array.
 #[test]
 fn the_array_of_the_last_superstep_is_in_no_checkpoint() {
     let outcome = relax(&[]).run();
@@ -90,12 +90,15 @@ fn the_array_of_the_last_superstep_is_in_no_checkpoint() {
     );
 }
 
-/// The loop of `relax` without the skeleton's checkpoint points.
+/// Without the skeleton, `relax` has no checkpoint after that of MPI_Init.
 #[test]
 fn a_loop_without_collectives_has_one_checkpoint_unless_it_has_points() {
     let outcome = relax(&["--by-hand"]).run();
     outcome.assert_success();
-    outcome.check(outcome.last_epoch(0) == 1, "there are others");
+    outcome.check(
+        outcome.last_epoch(0) == 1,
+        "there is more than one checkpoint",
+    );
 }
 
 #[test]

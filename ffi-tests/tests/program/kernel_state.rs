@@ -1,7 +1,7 @@
 //! State that the kernel keeps for a process, and that understudy cannot restore.
 //!
-//! No checkpoint is taken as long as a worker has such an object. After ten intervals, one line
-//! names the object, and the job continues without protection or stops.
+//! No checkpoint is taken as long as a worker has such state. After ten intervals, one line names
+//! the state. The job then continues without protection or, with UNDERSTUDY_REQUIRE=1, stops.
 
 use ffi_tests::native_runs::native;
 use ffi_tests::{Job, REFUSED, Requirement, paths, skip, variants};
@@ -9,10 +9,10 @@ use std::net::TcpListener;
 use std::process::Command;
 use std::time::Duration;
 
-/// Status of a job whose state cannot be restored.
+/// Exit status of a job whose state cannot be restored.
 const CANNOT_BE_RESTORED: i32 = 74;
 
-/// Descriptors: argument of the program, and the name of the object in the line.
+/// Descriptors: argument of the program, and words of the line about the descriptor.
 const DESCRIPTORS: [(&str, &str); 25] = [
     ("io_uring", "anon_inode:[io_uring]"),
     ("inotify", "anon_inode:inotify"),
@@ -41,7 +41,7 @@ const DESCRIPTORS: [(&str, &str); 25] = [
     ("tunnel", "/dev/net/tun"),
 ];
 
-/// State of the process: argument of the program, and name of the object.
+/// Other state: argument of the program, and words of the line about the state.
 const STATE: [(&str, &str); 11] = [
     ("aio", "it has requests under way"),
     ("aio_raw", "its requests cannot be counted"),
@@ -56,6 +56,9 @@ const STATE: [(&str, &str); 11] = [
     ("working", "a working directory without a name"),
 ];
 
+/// Makes a job whose worker 1 has state of this kind until the round `last`.
+///
+/// Without `last`, worker 1 has the state until the last round.
 fn job(kind: &str, last: Option<u32>) -> Job {
     let last = last.map(|last| last.to_string());
     let mut arguments = vec!["45", "0", kind];
@@ -65,10 +68,10 @@ fn job(kind: &str, last: Option<u32>) -> Job {
         .interval("5calls")
 }
 
-/// Kinds that only root can make.
+/// Kinds of state that only root can make.
 const PRIVILEGED: [&str; 5] = ["fanotify", "group", "hostname", "bpf", "tunnel"];
 
-/// Kinds that a kernel or a container may lack.
+/// Kinds of state that a kernel or a container may lack.
 const OPTIONAL: [&str; 5] = ["perf", "bpf", "secret", "ruleset", "tunnel"];
 
 fn can_be_made(kind: &str) -> bool {
@@ -108,7 +111,9 @@ fn state_that_cannot_be_restored_is_refused() {
     }
 }
 
-/// A worker that cannot be rolled back exits and is replaced.
+/// A worker fails after worker 1 has made the state: the job recovers.
+///
+/// Worker 1, if it survives and cannot be rolled back in place, exits and is replaced.
 #[test]
 fn state_that_is_made_after_the_checkpoint_is_undone() {
     let kinds = [
@@ -135,7 +140,7 @@ fn state_that_is_made_after_the_checkpoint_is_undone() {
     }
 }
 
-/// Each process is in its own IPC namespace, as processes of several hosts are.
+/// The replacement is in another IPC namespace than the failed worker, as on another host.
 #[test]
 fn system_v_objects_are_restored_on_another_host() {
     let may_unshare = Command::new("unshare").args(["--ipc", "true"]).status();
@@ -187,7 +192,7 @@ fn take_port(port: u16) -> TcpListener {
     }
 }
 
-/// No checkpoint can prevent that another process takes the port.
+/// Another process takes the port of a failed worker: the job ends with one line.
 #[test]
 fn a_port_that_another_process_takes_ends_the_job() {
     let free = TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr());

@@ -35,7 +35,9 @@ fn an_interpreter_that_opens_libmpi_is_protected() {
     }
 }
 
-/// The order in which an interpreter loads libraries before MPI_Init depends on its random numbers.
+/// The order in which an interpreter loads libraries before MPI_Init depends on its hash seed.
+///
+/// A replacement must load the libraries in the order of the failed worker.
 #[test]
 fn an_interpreter_has_the_same_order_of_sets_in_all_ranks() {
     const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/hashes.py");
@@ -99,7 +101,7 @@ fn an_unprotected_child_of_a_script_is_reported() {
     let lines = unprotected.own_lines();
     unprotected.check(
         lines.len() == 1 && lines[0].contains("UNDERSTUDY_LATE=1"),
-        "no word that it is unprotected",
+        "not one line has the setting that protects the program",
     );
     unprotected.assert_same_lines(&native(job().workers(3)));
 
@@ -129,9 +131,9 @@ const RANK: [(&str, &str); 7] = [
     ("OMPI_MCA_mpi_ft_enable", "1"),
 ];
 
-/// A rank executes the program a second time.
+/// A script sees its arguments once, although a rank executes its program a second time.
 ///
-/// Each time, the kernel puts the interpreter and its name in front of a script's arguments.
+/// Each time, the kernel puts the interpreter and the script's name in front of the arguments.
 #[test]
 fn a_script_gets_its_arguments_once() {
     let work = tempfile::tempdir().expect("there is room for temporary files");

@@ -9,10 +9,12 @@ use ffi_tests::programs::TestProgram;
 use ffi_tests::{Job, Kill, Random, Trigger, Verdicts, library_programs, programs, variants};
 use std::time::Duration;
 
-/// Workers, and lines of output after which they are killed, in one run each.
+/// Workers to kill, one in each run, and lines of output before each kill.
 type Deaths = &'static [(u32, usize)];
 
 /// Fails unless the program writes what it writes undisturbed, in spite of each kill.
+///
+/// `launched` selects the MPI library and the launcher.
 fn survives(case: Option<TestProgram>, deaths: Deaths, launched: fn(Job) -> Option<Job>) {
     let Some(case) = case else { return };
     let Some(undisturbed) = with_open_mpi_4(case.job()).map(native) else {
@@ -89,7 +91,7 @@ fn a_worker_of_a_program_of_the_cxx_bindings_dies() {
         return;
     };
     let undisturbed = native(job);
-    let job = library_programs::bindings(&[]).expect("it has been there");
+    let job = library_programs::bindings(&[]).expect("the program is compiled");
     let outcome = job.kill(Kill::at(1, Trigger::Lines(20))).run();
     outcome.assert_success();
     outcome.assert_like(&undisturbed, &[]);
@@ -109,6 +111,6 @@ fn an_exception_of_the_cxx_bindings_ends_the_job_with_a_word() {
     let is_reason = |line: &&str| line.contains("exceptions of the C++ bindings are not supported");
     outcome.check(
         outcome.own_lines().iter().any(is_reason),
-        "no line says why",
+        "no line of understudy names the bindings",
     );
 }

@@ -1,4 +1,4 @@
-//! State of the program outside of MPI is as at the checkpoint after a failure.
+//! After a failure, the program's state outside of MPI is that of the checkpoint.
 //!
 //! The state consists of libraries, threads, signals, kernel objects and devices. Programs begin
 //! and end in any way.

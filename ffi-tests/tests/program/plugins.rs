@@ -17,7 +17,7 @@ use std::time::Duration;
 const WORKERS: u32 = 3;
 const ROUNDS: usize = 40;
 /// Kills of each program in `make sweep`.
-const MANY: usize = 20;
+const SWEEP_KILLS: usize = 20;
 
 /// Builds the libraries that the program `plugins` opens.
 fn build_libraries(directory: &Path) {
@@ -112,7 +112,9 @@ fn in_python(make: impl FnOnce(&Path) -> Job) -> Option<Job> {
     )
 }
 
-/// Kills a worker at random moments, in `times` runs.
+/// Kills a worker at a random moment in each of `times` runs.
+///
+/// Without `FFI_TESTS_ALL`, only the first of the runs is made.
 fn kill_often(name: &str, make: impl Fn() -> Option<Job>, times: usize) {
     let Some(job) = make() else { return };
     let undisturbed = native(job);
@@ -156,18 +158,21 @@ fn a_replacement_rolls_back_past_a_library_that_it_has_opened() {
     let outcome = opens_plugins().spares(2).fault(fault).run();
     outcome.assert_success();
     outcome.assert_same_lines(&undisturbed);
-    outcome.check(outcome.takeovers().len() == 2, "not both were replaced");
+    outcome.check(
+        outcome.takeovers().len() == 2,
+        "not both failed workers were replaced",
+    );
 }
 
 /// Open MPI 4 opens its components as libraries.
 ///
-/// At the program's next dlclose, ld.so has scopes of these libraries to free.
+/// After a rollback, ld.so frees scopes of these libraries at the program's next dlclose.
 #[test]
 fn survivors_of_open_mpi_4_roll_back_and_repeat_a_close() {
     let Some(job) = with_open_mpi_4(opens_plugins()) else {
         return;
     };
-    let undisturbed = native(with_open_mpi_4(opens_plugins()).expect("it is there"));
+    let undisturbed = native(with_open_mpi_4(opens_plugins()).expect("Open MPI 4 is installed"));
     // The failure is in round 18; all workers have closed a library in round 17, and the last
     // checkpoint is before round 15.
     let outcome = job.fault("kill rank=1 at=call:20").run();
@@ -203,7 +208,10 @@ fn a_restarted_job_opens_its_libraries() {
         lines.sort();
         lines
     };
-    outcome.check(last(&outcome) == last(&undisturbed), "it ends otherwise");
+    outcome.check(
+        last(&outcome) == last(&undisturbed),
+        "the last lines differ from those of an undisturbed run",
+    );
 }
 
 #[test]
@@ -234,7 +242,7 @@ fn a_library_with_a_removed_file_is_refused_at_once() {
             && lines[0].contains("first.so")
             && lines[0].contains("removed")
             && lines[0].contains("unprotected"),
-        "no word that it is unprotected",
+        "not one line names the removed library",
     );
 }
 
@@ -255,14 +263,14 @@ fn threads_of_an_interpreter_call_mpi_and_change_files() {
     kill_often("threaded", || python("threaded.py", &[&steps, "0.005"]), 3);
 }
 
-/// Socket pairs within a process, monitored by epoll, with messages in them.
+/// A worker fails while its event loop monitors socket pairs that contain messages (epoll).
 #[test]
 fn tasks_of_an_event_loop_continue() {
     let steps = ROUNDS.to_string();
     kill_often("event_loop", || python("event_loop.py", &[&steps]), 3);
 }
 
-/// TCP listeners and connections over loopback, with both ends in each process.
+/// A worker fails that has TCP listeners and both ends of connections over loopback.
 #[test]
 fn servers_of_an_event_loop_continue() {
     let steps = ROUNDS.to_string();
@@ -273,7 +281,9 @@ fn servers_of_an_event_loop_continue() {
     );
 }
 
-/// Products and eigenvalues by a BLAS with two threads, which exist before MPI_Init.
+/// Makes a job of products and eigenvalues by a BLAS with two threads.
+///
+/// The threads exist before MPI_Init.
 fn solver(is_script: bool) -> Option<Job> {
     let arguments = ["20", "0.005"];
     let as_script = |python: &Path| {
@@ -288,7 +298,7 @@ fn solver(is_script: bool) -> Option<Job> {
     Some(job?.workers(2).env("OPENBLAS_NUM_THREADS", "2"))
 }
 
-/// Runs as `mpirun solver.py` and as `mpirun python3 solver.py`.
+/// A worker fails in `mpirun solver.py` and in `mpirun python3 solver.py`.
 #[test]
 fn numpy_computes_with_the_threads_of_its_blas() {
     let mut verdicts = Verdicts::default();
@@ -314,7 +324,7 @@ fn numpy_computes_with_the_threads_of_its_blas() {
 #[test]
 #[ignore = "many kills: make sweep"]
 fn libraries_opened_during_the_run_are_restored_at_any_moment() {
-    kill_often("plugins", || Some(opens_plugins()), MANY);
-    kill_often("standard", || imports("standard"), MANY);
-    kill_often("numpy", || imports("numpy"), MANY);
+    kill_often("plugins", || Some(opens_plugins()), SWEEP_KILLS);
+    kill_often("standard", || imports("standard"), SWEEP_KILLS);
+    kill_often("numpy", || imports("numpy"), SWEEP_KILLS);
 }

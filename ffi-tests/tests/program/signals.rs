@@ -8,8 +8,8 @@ use std::time::Duration;
 const WORKERS: u32 = 3;
 /// The worker that fails.
 const VICTIM: u32 = 1;
-/// Time between the signal and the failure, in either order.
-const BETWEEN: Duration = Duration::from_millis(300);
+/// Time between the signal and the failure that follows the signal.
+const DELAY_BEFORE_KILL: Duration = Duration::from_millis(300);
 
 fn job_of(program: impl AsRef<Path>, arguments: &[&str]) -> Job {
     Job::new(program, arguments)
@@ -27,9 +27,10 @@ fn is_ready(ranks: &Ranks) -> bool {
     work.is_ok_and(|text| text.ends_with(b"ready\n"))
 }
 
-fn warn(ranks: &Ranks) {
+/// Sends SIGTERM to all guardians, as a batch system would.
+fn terminate_guardians(ranks: &Ranks) {
     for rank in ranks.values() {
-        assert!(processes::terminate(rank.parent), "a guardian has gone");
+        assert!(processes::terminate(rank.parent), "a guardian has exited");
     }
 }
 
@@ -38,13 +39,15 @@ fn assert_all_signalled(job: Job) {
     outcome.assert_success();
     outcome.check(
         outcome.stdout == b"ready\nall were told\n",
-        "a process was not notified",
+        "a rank has not received the signal",
     );
     outcome.assert_replaced(&[VICTIM]);
     outcome.assert_nothing_left();
 }
 
-/// The note of a signal handler is rolled back with all other memory.
+/// A worker fails after all ranks have received SIGTERM; all ranks end regularly.
+///
+/// The variable that the handler set is rolled back, so understudy must deliver the signal again.
 #[test]
 fn a_worker_fails_when_all_were_signalled() {
     let of_mpich = paths::mpich_program("warned").map(|program| job_of(program, &[]).of_mpich());
@@ -52,8 +55,8 @@ fn a_worker_fails_when_all_were_signalled() {
         assert_all_signalled(job.watch(|ranks| {
             let is_ready = is_ready(ranks);
             if is_ready {
-                warn(ranks);
-                std::thread::sleep(BETWEEN);
+                terminate_guardians(ranks);
+                std::thread::sleep(DELAY_BEFORE_KILL);
                 processes::kill(ranks[&VICTIM].pid);
             }
             is_ready
@@ -61,7 +64,7 @@ fn a_worker_fails_when_all_were_signalled() {
     }
 }
 
-/// The signal arrives at different times of a recovery.
+/// SIGTERM arrives at different times of a recovery; no rank misses the signal.
 #[test]
 fn all_are_signalled_while_a_worker_is_replaced() {
     for after in variants([10, 0, 3, 20, 40].map(Duration::from_millis), 2) {
@@ -70,20 +73,20 @@ fn all_are_signalled_while_a_worker_is_replaced() {
             if is_ready {
                 processes::kill(ranks[&VICTIM].pid);
                 std::thread::sleep(after);
-                warn(ranks);
+                terminate_guardians(ranks);
             }
             is_ready
         }));
     }
 }
 
-/// A spare has no handler yet, and does not end the job.
+/// SIGTERM arrives at a spare, whose program has not installed a handler; the job continues.
 #[test]
 fn all_with_handlers_set_after_mpi_init_are_signalled() {
     let outcome = job(&["late"]).watch(|ranks| {
         let is_ready = is_ready(ranks);
         if is_ready {
-            warn(ranks);
+            terminate_guardians(ranks);
         }
         is_ready
     });
@@ -91,13 +94,15 @@ fn all_with_handlers_set_after_mpi_init_are_signalled() {
     outcome.assert_success();
     outcome.check(
         outcome.stdout == b"ready\nall were told\n",
-        "a process was not notified",
+        "a rank has not received the signal",
     );
     outcome.assert_nothing_left();
 }
 
-/// Without understudy, threads of the MPI library receive the blocked signals, which end the
-/// program.
+/// Signals that the program blocks stay pending in all threads, with and without a failure.
+///
+/// The expected output is that of a run under understudy: in a native run, a thread of the MPI
+/// library receives the signal, and the program is killed.
 #[test]
 fn blocked_signals_wait_for_the_program() {
     let job = || {

@@ -1,4 +1,4 @@
-//! Programs with threads, of which one at a time calls MPI.
+//! Programs with threads, only one of which calls MPI at a time.
 //!
 //! The threads are stopped, saved and restored.
 
@@ -17,7 +17,7 @@ const PROGRAMS: [(&str, &[&str]); 5] = [
     ("naps", &["150"]),
 ];
 
-/// Programs in which any thread calls MPI, takes the cuts and starts the recovery.
+/// Programs in which any thread calls MPI, takes part in cuts and starts recoveries.
 const CALLERS: [(&str, &[&str]); 3] = [
     ("serialized", &["250", "4", "signals"]),
     ("callers", &["200"]),
@@ -83,9 +83,10 @@ fn lammps_with_threads_recovers_from_any_failure() {
     verdicts.assert_all_good();
 }
 
-/// The threads of timers are libc's own, with other numbers in a new process.
+/// Timers that start threads of libc, or signal threads, also expire after a recovery.
 ///
-/// The program waits for each of them. In the second program, no cut has an active timer.
+/// Both kinds of threads have other thread IDs in a replacement. The program waits for each timer,
+/// so a lost timer would block the program. With `seldom`, no timer is active at a cut.
 #[test]
 fn timers_that_start_or_signal_threads_continue() {
     let job = |what: &str| job("alarm", &["20", "2", what]).interval("7calls");
@@ -148,7 +149,7 @@ fn threads_that_call_mpi_are_brought_back_from_any_epoch_and_copy() {
     verdicts.assert_all_good();
 }
 
-/// The ending thread does not wait forever for the MPI lock.
+/// A thread calls exit or MPI_Abort while another has the MPI lock; the job ends.
 #[test]
 fn a_thread_ends_the_job_while_another_one_is_in_mpi() {
     for (how, status) in [("exit", "status 3"), ("abort", "4")] {
@@ -159,7 +160,7 @@ fn a_thread_ends_the_job_while_another_one_is_in_mpi() {
         };
         outcome.check(
             outcome.own_lines().iter().any(is_reason),
-            "no line says how",
+            "no line of understudy has the status",
         );
         outcome.assert_nothing_left();
     }
@@ -199,10 +200,10 @@ fn threads_are_brought_back_whenever_a_worker_dies() {
     verdicts.assert_all_good();
 }
 
-/// The main thread holds a recursive mutex during every collective.
+/// Replicas are in ordinary memory, or changed pages are found by comparison.
 ///
-/// The other threads wait for the mutex. In a replacement, its owner and all others have new
-/// numbers.
+/// The main thread has locked a recursive mutex during every collective, and the other threads wait
+/// for the mutex. In a replacement, all of these threads have new thread IDs.
 #[test]
 fn threads_are_restored_from_copies_of_buddies_and_by_comparing_pages() {
     let faults = [
@@ -241,12 +242,15 @@ fn a_killed_job_with_threads_resumes_from_disk() {
                 .map(str::to_owned)
         };
         let undisturbed = native(job(program, arguments));
-        outcome.check(last(&outcome) == last(&undisturbed), "it ends otherwise");
+        outcome.check(
+            last(&outcome) == last(&undisturbed),
+            "the last line differs from that of an undisturbed run",
+        );
         outcome.assert_nothing_left();
     }
 }
 
-/// The actions of threads during the set-up phase vary from run to run.
+/// Replicas are not reduced, since actions of threads in the set-up phase vary.
 #[test]
 fn replicas_of_a_program_with_threads_are_complete() {
     let replayed = || job("teams", &["300", "4"]).env("UNDERSTUDY_STATIC", "replay");
@@ -284,7 +288,7 @@ fn threads_are_refused_if_that_is_wanted() {
         lines.len() == 1
             && lines[0].contains("thread(s) of its own")
             && lines[0].contains("unprotected"),
-        "it is not told",
+        "not one line reports the threads",
     );
 }
 
@@ -310,9 +314,9 @@ fn what_threads_do_to_files_is_undone_or_the_job_ends() {
     ended.assert_nothing_left();
 }
 
-/// A thread that does not react to signals prevents cuts.
+/// A thread that does not react to signals prevents cuts; the job completes.
 ///
-/// Without a failure there is no other effect; after one, the rollback is long.
+/// A failure would lead back to the last checkpoint before the thread blocked its signals.
 #[test]
 #[ignore = "takes long: make test-all"]
 fn a_thread_that_blocks_all_signals_puts_cuts_off() {
@@ -323,6 +327,6 @@ fn a_thread_that_blocks_all_signals_puts_cuts_off() {
     let is_reason = |line: &&str| line.contains("[threads-not-stopped]");
     outcome.check(
         outcome.own_lines().iter().any(is_reason) || !is_thorough(),
-        "no line says so",
+        "no line reports the thread that prevents cuts",
     );
 }

@@ -1,4 +1,6 @@
 //! Understudy does not affect processes that are not ranks of an MPI job.
+//!
+//! Undisturbed jobs are affected little: they get no message and leave nothing behind.
 
 use ffi_tests::plain_commands::{assert_indifferent, run};
 use ffi_tests::programs::heat2d;
@@ -64,7 +66,7 @@ fn an_mpi_program_without_mpirun_runs_normally() {
 fn understudy_disable_gives_the_program_all_ranks() {
     let job = || Job::new(paths::test_program("chatter"), &["30"]).workers(5);
     let undisturbed = native(job());
-    // Five ranks in all: one of them would be a spare.
+    // Without UNDERSTUDY_DISABLE, one of the five ranks would be a spare.
     let outcome = job()
         .workers(4)
         .spares(1)
@@ -73,7 +75,7 @@ fn understudy_disable_gives_the_program_all_ranks() {
     if paths::launcher() == Launcher::Ckptd {
         // Without understudy, each process would be a job of its own.
         outcome.check(outcome.stdout.is_empty(), "the program has run");
-        outcome.check(outcome.own_lines().len() == 1, "not told in one line");
+        outcome.check(outcome.own_lines().len() == 1, "not one line of understudy");
         return;
     }
     outcome.assert_success();
@@ -91,7 +93,10 @@ fn a_run_without_a_failure_is_silent_and_leaves_nothing_behind() {
     outcome.assert_success();
     outcome.assert_like(&undisturbed, case.files);
     outcome.assert_nothing_left();
-    outcome.check(outcome.own_lines().len() <= 1, "more than one line of ours");
+    outcome.check(
+        outcome.own_lines().len() <= 1,
+        "more than one line of understudy",
+    );
     outcome.check(outcome.last_epoch(0) >= 3, "fewer than three checkpoints");
     outcome.check(outcome.takeovers().is_empty(), "a worker was replaced");
 }

@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Status of a job that cannot be recovered.
+/// Exit status of a job that cannot be recovered.
 const LOST: i32 = 75;
 /// Arguments of the program `growing`.
 ///
-/// Rounds, pause in milliseconds, MiB of a rank at first, MiB in all.
+/// The values are rounds, pause in milliseconds, and MiB of a rank before and after it grows.
 const GROWING: &str = "40 10 20 90";
-/// Peak of the program alone, with Open MPI (measured), in MiB.
+/// Peak of the program's memory without understudy, with Open MPI (measured), in MiB.
 const PEAK_MIB: u64 = 290;
 
 /// A control group that is removed at the end.
@@ -76,18 +76,18 @@ fn protected(options: &str, program: &str) -> String {
     format!("timeout 60 {understudy} {run} {options} -- {program}")
 }
 
-/// Runs the program in a group of this many percent of its own peak.
+/// Runs the program in a group whose limit is `percent` % of the program's own peak.
 ///
 /// Checks that the output is that of a run without a limit, and returns the messages.
 fn run_within(percent: u64, options: &str) -> Option<String> {
     let group = Group::new(PEAK_MIB * percent / 100)?;
-    let free = run(&protected("--interval off", &growing()));
-    assert!(free.status.success(), "{}", errors(&free));
+    let unlimited = run(&protected("--interval off", &growing()));
+    assert!(unlimited.status.success(), "{}", errors(&unlimited));
     let limited = group.run(&protected(options, &growing()));
     let errors = errors(&limited);
     assert!(limited.status.success(), "{percent} %: {errors}");
     assert!(
-        limited.stdout == free.stdout,
+        limited.stdout == unlimited.stdout,
         "{percent} %: other output; {errors}"
     );
     assert!(
@@ -104,7 +104,7 @@ fn a_process_killed_for_want_of_memory_ends_the_job_and_the_limit_is_named() {
     let Some(group) = Group::new(LIMIT_MIB) else {
         return skip(
             Requirement::ControlGroups,
-            "no control group can be made here",
+            "no control group with a memory limit can be made here",
         );
     };
     // The program exceeds the limit even without replicas.
@@ -131,7 +131,7 @@ fn a_job_that_fits_alone_runs_to_its_end_beside_its_copies() {
         if run_within(percent, "").is_none() {
             return skip(
                 Requirement::ControlGroups,
-                "no control group can be made here",
+                "no control group with a memory limit can be made here",
             );
         }
     }
@@ -144,7 +144,7 @@ fn a_checkpoint_that_does_not_fit_is_left_out_and_the_earlier_one_serves() {
     let Some(errors) = run_within(250, "--fault 'kill rank=1 at=call:100'") else {
         return skip(
             Requirement::ControlGroups,
-            "no control group can be made here",
+            "no control group with a memory limit can be made here",
         );
     };
     assert!(
@@ -164,7 +164,7 @@ fn a_program_gets_the_memory_of_its_copies_before_the_kernel_kills_it() {
     let Some(errors) = run_within(150, "") else {
         return skip(
             Requirement::ControlGroups,
-            "no control group can be made here",
+            "no control group with a memory limit can be made here",
         );
     };
     let words = "[replicas-discarded]";
@@ -180,7 +180,7 @@ fn a_job_that_must_be_protected_stops_where_a_checkpoint_does_not_fit() {
     let Some(group) = Group::new(PEAK_MIB * 5 / 2) else {
         return skip(
             Requirement::ControlGroups,
-            "no control group can be made here",
+            "no control group with a memory limit can be made here",
         );
     };
     let command = protected("", &growing());

@@ -16,7 +16,9 @@ fn a_program_that_executes_itself_past_libc_is_refused() {
     }
 }
 
-/// The user is not root, since files give root no other rights.
+/// A program with another user's or group's rights is refused.
+///
+/// The test runs as an ordinary user, since such files give root no other rights.
 #[test]
 fn a_program_that_runs_as_another_user_is_refused() {
     let script = r#"
@@ -42,7 +44,7 @@ fn a_program_that_runs_as_another_user_is_refused() {
     assert_eq!(lines.lines().collect::<Vec<_>>(), expected);
 }
 
-/// The kernel switches address randomisation on again, although the owner gains no rights.
+/// The program gives its own user no rights, but the kernel randomises its addresses again.
 #[test]
 fn a_set_user_id_program_of_the_user_is_refused() {
     use std::os::unix::fs::PermissionsExt;
@@ -61,7 +63,7 @@ fn a_set_user_id_program_of_the_user_is_refused() {
     }
 }
 
-/// Compiles a program that would print a line.
+/// Compiles a program that prints a line if it is not refused.
 fn compiled(name: &str, directory: &tempfile::TempDir, options: &[&str]) -> String {
     let source = directory.path().join("source.c");
     let code = "#include <stdio.h>\n#include <stdlib.h>\n\

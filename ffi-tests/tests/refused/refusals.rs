@@ -15,10 +15,14 @@ fn chatter() -> Job {
     Job::new(paths::test_program("chatter"), &["20"])
 }
 
+/// Fails unless a job with this change runs unprotected, or stops on request.
+///
+/// The request is UNDERSTUDY_REQUIRE=1. The elements of `ranks` are the numbers of workers and
+/// spares.
 fn assert_refused(change: impl Fn(Job) -> Job + Sync, ranks: (u32, u32), words: &[&str]) {
-    // Without understudy there are no spares.
-    let seen = ranks.0 + ranks.1;
-    let undisturbed = native(chatter().workers(seen));
+    // Without understudy there are no spares: the program sees all ranks.
+    let all = ranks.0 + ranks.1;
+    let undisturbed = native(chatter().workers(all));
     let outcomes = Job::run_each(&["0", "1"], |require| {
         change(chatter().workers(ranks.0).spares(ranks.1)).env("UNDERSTUDY_REQUIRE", require)
     });
@@ -53,7 +57,7 @@ fn more_spares_than_ranks_are_refused() {
     if paths::launcher() == Launcher::Ckptd {
         return skip(
             Requirement::Launcher,
-            "ckptd launch is told of workers and spares, and starts both",
+            "ckptd launch gets the numbers of workers and spares, and starts both",
         );
     }
     let change = |job: Job| job.env("UNDERSTUDY_SPARES", "9");
@@ -92,7 +96,7 @@ fn a_setting_that_makes_no_sense_is_refused() {
 
 /// Limits under which nothing can be protected.
 ///
-/// Each has a shell command, and words of the refusal.
+/// Each row has a shell command, and words of the refusal.
 const LIMITS: [(&str, &[&str]); 3] = [
     (
         "ulimit -n 600",
@@ -131,7 +135,7 @@ const MOUNTS: [(&str, &[&str]); 2] = [
 const NO_SESSION: &str =
     "unset XDG_RUNTIME_DIR; [ ! -d /run/user ] || mount -t tmpfs tmpfs /run/user";
 
-/// Runs a program after `prepare` under `understudy run` with `options`.
+/// Runs a program by `understudy run OPTIONS` in a shell that has executed `prepare`.
 ///
 /// Returns the exit status, standard output and standard error.
 fn run_after(shell: &[&str], prepare: &str, options: &str) -> (Option<i32>, String, String) {
@@ -188,7 +192,7 @@ fn a_missing_directory_in_memory_is_named_with_its_remedy() {
     }
 }
 
-/// A wrapper hides the job's directory from the program.
+/// A wrapper mounts another /dev/shm, which hides the job's directory from the program.
 #[test]
 fn a_directory_in_memory_of_each_rank_is_refused() {
     let may_mount = Command::new("unshare").args(["--mount", "true"]).status();
@@ -292,7 +296,7 @@ fn ranks_that_share_memory_are_not_protected() {
     own.assert_recovered(&native(sharing("own")), &files, &[1]);
 }
 
-/// A replacement would not have the thread that the timer signals.
+/// The timer's thread has ended, so a replacement could not have that thread.
 #[test]
 fn a_program_with_a_timer_for_a_thread_that_has_ended_is_not_protected() {
     let job = || Job::new(paths::test_program("alarm"), &["10", "5", "orphan"]).interval("5calls");
@@ -302,7 +306,7 @@ fn a_program_with_a_timer_for_a_thread_that_has_ended_is_not_protected() {
     unprotected.assert_same_lines(&native(job()));
 }
 
-/// Each object is named when it is found, and the program continues.
+/// The program continues unprotected after one line that names the descriptor.
 #[test]
 fn what_is_open_and_cannot_be_saved_is_named() {
     let kinds = [

@@ -36,7 +36,7 @@ fn a_shell_script_must_give_way_to_the_program() {
     assert_undisturbed(&ran, work.path());
 }
 
-/// The dynamic loader preloads nothing into a program with set-user-ID or set-group-ID.
+/// The dynamic loader preloads nothing into set-user-ID and set-group-ID programs.
 #[test]
 fn a_program_with_other_rights_is_refused() {
     let work = work();

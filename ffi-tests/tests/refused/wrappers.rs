@@ -1,4 +1,4 @@
-//! Programs that other programs start in their place: env(1), a shell.
+//! MPI programs behind wrappers, such as env(1) and shells, which start the programs.
 
 use ffi_tests::native_runs::native;
 use ffi_tests::paths::{self, Launcher};
@@ -36,7 +36,7 @@ fn a_program_in_a_cleared_environment_is_the_rank() {
     }
 }
 
-/// The wrapper forks, since it leads a process group, and exits.
+/// setsid(1) leads a process group, so it forks and exits while the program runs.
 #[test]
 fn a_program_in_the_background_of_its_wrapper_is_refused() {
     for launcher in [Launcher::Ckptd, Launcher::Mpirun] {
@@ -92,14 +92,16 @@ const GDB: [&str; 10] = [
     "--args",
 ];
 
-/// A wrapper that waits for the program, and the name by which it is reported.
+/// Wrappers that wait for the program: path, arguments, and name in the line.
 const WAITING: [(&str, &[&str], &str); 3] = [
     ("/usr/bin/setsid", &["--wait"], "setsid"),
     ("/usr/bin/timeout", &["100"], "timeout"),
     ("/usr/bin/gdb", &GDB, "gdb"),
 ];
 
-/// The wrapper outlives the program, whose failure becomes that of the wrapper.
+/// Understudy names the wrapper in one line and recommends `exec`.
+///
+/// The wrapper outlives the program, so a failure of the program becomes one of the wrapper.
 #[test]
 fn a_wrapper_that_waits_for_the_program_is_named_at_the_start() {
     for (wrapper, arguments, name) in WAITING {
@@ -146,6 +148,8 @@ fn may_make_pid_namespaces() -> bool {
     may
 }
 
+/// A job with a PID namespace for each rank is refused, or runs unprotected.
+///
 /// Open MPI without understudy crashes or hangs in this case, unless shared memory is disabled.
 #[test]
 fn a_pid_namespace_of_each_rank_is_refused() {
@@ -187,7 +191,7 @@ fn a_job_of_which_some_ranks_are_refused_ends() {
     }
 }
 
-/// The launcher serves the program, whose only MPI variables are those of the launcher.
+/// The launcher's own process manager serves the program, whose variables are the launcher's.
 #[test]
 fn a_program_of_mpich_that_is_refused_behind_a_wrapper_runs_unprotected() {
     let Some(program) = paths::mpich_program("chatter") else {
@@ -209,9 +213,9 @@ fn a_program_of_mpich_that_is_refused_behind_a_wrapper_runs_unprotected() {
     outcome.assert_nothing_left();
 }
 
-/// The processor of valgrind is simulated.
+/// A program under valgrind, which simulates the processor, is refused.
 ///
-/// The program is refused behind other wrappers as well, whatever their exit status.
+/// Other wrappers around valgrind, whatever their exit status, change nothing.
 #[test]
 fn a_program_under_valgrind_is_refused() {
     if paths::on_path("valgrind").is_none() {

@@ -41,7 +41,7 @@ fn where_the_tests_run_jobs_can_be_protected() {
     }
 }
 
-/// Without mpirun, `understudy run` starts the processes itself, so jobs are protected.
+/// `understudy run` needs no mpirun, so jobs are protected without one or with MPICH's.
 #[test]
 fn no_mpirun_or_that_of_mpich_is_no_failure() {
     let empty = tempfile::tempdir().expect("there is room for temporary files");
@@ -60,7 +60,7 @@ fn no_mpirun_or_that_of_mpich_is_no_failure() {
     }
 }
 
-/// The files of understudy, with another library in place of the runtime.
+/// The directory of understudy has another library in place of the runtime.
 #[test]
 fn a_job_that_cannot_be_protected_is_a_failure() {
     let directory = tempfile::tempdir().expect("there is room");
@@ -158,20 +158,20 @@ fn a_program_that_fails_is_not_called_fine() {
 
 #[test]
 fn settings_are_checked() {
-    let of = |name: &str, value: &str| {
+    let run_with = |name: &str, value: &str| {
         let arguments: &[&str] = &["doctor"];
         UnderstudyCommand::new(&std::env::temp_dir(), arguments)
             .env(name, value)
             .run()
     };
-    let ran = of("UNDERSTUDY_SPARE", "2");
+    let ran = run_with("UNDERSTUDY_SPARE", "2");
     ran.assert(0, &[]);
     assert!(
         text(&ran).contains("did you mean UNDERSTUDY_SPARES?"),
         "{}",
         text(&ran)
     );
-    let ran = of("UNDERSTUDY_COPIES", "3");
+    let ran = run_with("UNDERSTUDY_COPIES", "3");
     ran.assert(1, &[]);
     assert!(
         text(&ran).contains("UNDERSTUDY_COPIES: `3` is none of"),
@@ -216,7 +216,7 @@ fn what_is_missing_is_found_and_named() {
     }
 }
 
-/// The library's functions decide, with or without a device.
+/// A driver's library is judged by its functions, with or without a device.
 #[test]
 fn a_driver_of_accelerators_is_checked() {
     for (kind, words) in [

@@ -1,11 +1,13 @@
-//! The catalogue and the code have equal messages.
+//! All messages for users are in the catalogue, and code prints each of them.
+//!
+//! Numbers in texts have a singular.
 
 use ffi_tests::{paths, test_names};
 use regex::Regex;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// Returns the sources below a directory, with literals of several lines joined.
+/// Returns the sources below a directory without tests; literals of several lines are joined.
 fn sources(directory: &Path) -> String {
     let mut text = String::new();
     for entry in std::fs::read_dir(directory).expect("sources").flatten() {
@@ -60,7 +62,7 @@ fn every_message_is_printed_somewhere() {
     assert!(unused.is_empty(), "no code prints {unused:#?}");
 }
 
-/// Words in a literal that make it a sentence.
+/// Number of words from which a literal counts as a sentence.
 const SENTENCE: usize = 4;
 
 /// Ends of messages: the consequence for the job.

@@ -54,7 +54,7 @@ fn assert_sound(text: &str, failures: usize) {
     assert_eq!(
         count(text, "(?:src|href)=|https?://|<script|@import|url\\("),
         0,
-        "it needs something else"
+        "the page needs another file or a script"
     );
     assert!(
         text.contains("name=\"viewport\" content=\"width=device-width"),
@@ -63,7 +63,7 @@ fn assert_sound(text: &str, failures: usize) {
     assert_eq!(
         count(text, "<svg role=\"img\" aria-label=\"[^\"]+\""),
         count(text, "<svg role="),
-        "a drawing without words"
+        "a drawing has no text"
     );
     assert_eq!(count(text, "<h3>Recovery [0-9]"), failures);
     assert_eq!(text.contains("spare 0, then worker"), failures > 0);
@@ -118,7 +118,7 @@ const MEASURE: &str = "<script>onload = () => \
 const LIGHT: &str = "rgb(255, 255, 255)";
 const DARK: &str = "rgb(13, 17, 23)";
 
-/// Output of the browser for a page.
+/// Standard output of the browser for a page.
 fn chromium(program: &Path, page: &Path, options: &[&str]) -> String {
     let output = Command::new(program)
         .args([
@@ -175,7 +175,7 @@ fn browse(path: &Path, failures: usize) {
             .unwrap_or_else(|| panic!("the browser shows nothing: {dom}"));
         assert_eq!(
             &found[1], &found[2],
-            "on a {name} it must be scrolled sideways ({failures} failures)"
+            "{name}: the page must be scrolled sideways ({failures} failures)"
         );
         // A vertical scroll bar takes a few pixels.
         let room: u32 = found[2].parse().expect("a number");
@@ -184,7 +184,7 @@ fn browse(path: &Path, failures: usize) {
             "{room} instead of {width}"
         );
         assert_eq!(&found[3], colour, "{name}");
-        assert_eq!(&found[4], "0", "it has loaded something else");
+        assert_eq!(&found[4], "0", "the page has loaded another file");
         if let Some(pictures) = &pictures {
             let picture = pictures.join(format!("report-{failures}-{name}.png"));
             let size = format!("--window-size={},3100", width.max(500));

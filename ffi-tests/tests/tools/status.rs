@@ -19,7 +19,7 @@ fn a_job_is_seen_as_it_gets_on() {
     let work = tempfile::tempdir().expect("there is room for temporary files");
     let until = paths::test_program("until").to_string_lossy().into_owned();
     let seen: Rc<RefCell<Vec<String>>> = Rc::default();
-    let (looks, program) = (Rc::clone(&seen), until.clone());
+    let (texts, program) = (Rc::clone(&seen), until.clone());
     let end = work.path().join("end");
     let start = [
         "run",
@@ -50,7 +50,7 @@ fn a_job_is_seen_as_it_gets_on() {
                 std::fs::write(&end, "").expect("writable");
             }
             if !job.is_empty() {
-                looks.borrow_mut().push(job.join("\n"));
+                texts.borrow_mut().push(job.join("\n"));
                 let json = understudy(&["status", "--json"]);
                 assert!(
                     !json.contains(&program) || json.contains("\"workers\": 3"),
@@ -63,7 +63,7 @@ fn a_job_is_seen_as_it_gets_on() {
     let seen = seen.borrow();
     let has = |words: &[&str]| {
         seen.iter()
-            .any(|look| words.iter().all(|word| look.contains(word)))
+            .any(|text| words.iter().all(|word| text.contains(word)))
     };
     let is_there = has(&[
         "3 workers, 2 spares",
@@ -79,11 +79,11 @@ fn a_job_is_seen_as_it_gets_on() {
             "rank 3    worker 1",
             "protected, 1 spare"
         ]),
-        "after it: {seen:?}"
+        "after the failure: {seen:?}"
     );
     assert!(
         about(&understudy(&["status"]), &until).is_empty(),
-        "it has ended"
+        "the job has ended"
     );
 
     let events = work.path().join("events");
@@ -126,7 +126,7 @@ fn advice_needs_a_cost_and_a_time_between_failures() {
     run(&["--mtbf", "6h"]).assert(2, &["<DIR>"]);
     run(&["--mtbf", "often", "--cost", "1s"]).assert(2, &["is not a time"]);
     run(&["nowhere", "--mtbf", "6h"]).assert(3, &["nowhere"]);
-    // Numbers of the unit tests.
+    // The numbers are those of the unit tests.
     let ran = run(&[
         "--cost", "50s", "--mtbf", "10000s", "--time", "10000s", "--json",
     ]);

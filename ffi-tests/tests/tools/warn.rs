@@ -10,8 +10,8 @@ fn a_checkpoint_is_taken_on_request() {
     let work = tempfile::tempdir().expect("there is room for temporary files");
     let until = paths::test_program("until").to_string_lossy().into_owned();
     let program = until.clone();
-    let (end, warned) = (work.path().join("end"), Rc::new(Cell::new(false)));
-    let was_reported = Rc::clone(&warned);
+    let (end, is_requested) = (work.path().join("end"), Rc::new(Cell::new(false)));
+    let was_requested = Rc::clone(&is_requested);
     let start = [
         "run",
         "-n",
@@ -30,7 +30,7 @@ fn a_checkpoint_is_taken_on_request() {
                 return;
             };
             let (job, state) = line.split_once(": ").expect("a job and its state");
-            if state.contains("checkpoint 1 ") && !was_reported.replace(true) {
+            if state.contains("checkpoint 1 ") && !was_requested.replace(true) {
                 assert_eq!(
                     understudy(&["warn", "--checkpoint", job]),
                     format!("{job} is notified\n")
@@ -40,9 +40,9 @@ fn a_checkpoint_is_taken_on_request() {
             }
         })
         .run();
-    // Without the warning, there is one checkpoint only, and the test exceeds its time limit.
+    // Without the request, the job has one checkpoint only, and exceeds its time limit.
     ran.assert(0, &["last checkpoint: 2"]);
-    assert!(warned.get());
+    assert!(is_requested.get());
 }
 
 #[test]

@@ -15,7 +15,7 @@ use understudy_pmi::{
 /// Longest time of a step; ranks that still run then are killed.
 pub const LIMIT: Duration = Duration::from_secs(30);
 
-/// Name of the host of all ranks in the manager.
+/// Prefix of the names of hosts in the process manager.
 const HOST: &str = "node";
 
 pub struct Bench {
@@ -29,7 +29,7 @@ pub struct Bench {
     here: usize,
     pub of_rank: Vec<usize>,
     number: u32,
-    /// Environment variables of all ranks.
+    /// Environment variables of the ranks of this process manager.
     pub variables: Vec<(&'static str, String)>,
 }
 
@@ -176,7 +176,7 @@ impl Bench {
             let event = self
                 .events
                 .recv_timeout(left)
-                .expect("it happens before long");
+                .expect("the event is reported in time");
             if event.generation == generation.name && is_wanted(&event.action) {
                 return event.rank.0;
             }
@@ -235,7 +235,7 @@ impl Run {
         std::fs::read_to_string(&self.output).unwrap()
     }
 
-    /// Waits until all ranks of this node have printed their line.
+    /// Waits until the ranks of this node have printed `count` lines.
     pub fn wait_for_lines(&self, count: usize) {
         let until = Instant::now() + LIMIT;
         while self

@@ -1,4 +1,4 @@
-//! MPI programs without mpirun: ckptd is the process manager of the ranks.
+//! MPI programs without mpirun: the test is the process manager of the ranks, like ckptd.
 //!
 //! The ranks are of Open MPI or MPICH; one server runs generation after generation. The tests count
 //! descriptors and memory of their process, so each needs a process of its own.
@@ -60,7 +60,7 @@ fn ranks_of_open_mpi_start_fail_and_restart() {
     all_scenarios(&mut Bench::start(&program, 4));
 }
 
-/// MPICH's ranks spin while they wait: at most one rank per core.
+/// MPICH's ranks spin while they wait, so there are only two.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn ranks_of_mpich_start_fail_and_restart() {
@@ -165,7 +165,7 @@ fn as_one_with_another_version() {
         return;
     };
     let mut bench = Bench::start(Path::new(&program), 3);
-    // Before Open MPI 5.0, the name of shared memory was "vader".
+    // Before Open MPI 5.0, the transport by shared memory was called "vader".
     bench
         .variables
         .push(("OMPI_MCA_btl", "self,vader,tcp".to_owned()));

@@ -59,7 +59,7 @@ pub fn one() {
         .map(|host| host.parse().unwrap())
         .collect();
     let job = format!("nodes-{}", std::os::unix::process::parent_id());
-    let (other, stream) = Other::meet(here, Path::new(&variable(SOCKET)));
+    let (other, stream) = OtherNode::meet(here, Path::new(&variable(SOCKET)));
     let mut bench = Bench::of_several(Path::new(&program), job, here, of_rank, other.clone());
     other.listen(stream, bench.server.clone());
     for _ in 0..3 {
@@ -93,7 +93,8 @@ pub fn one() {
     bench.assert_nothing_left();
 }
 
-struct Other {
+/// The other node, and messages between the nodes.
+struct OtherNode {
     out: Mutex<UnixStream>,
     state: Mutex<State>,
     server: OnceLock<Arc<Server>>,
@@ -102,10 +103,10 @@ struct Other {
 #[derive(Default)]
 struct State {
     is_lost: bool,
-    /// Fences in which this node waits for the other one, with this node's data.
+    /// Fences in which this node waits for the other node, with this node's data.
     waiting: HashMap<String, (Answer, Vec<u8>)>,
     /// Fences in which the other node waits, with its data.
-    come: HashMap<String, Vec<u8>>,
+    arrived: HashMap<String, Vec<u8>>,
     questions: HashMap<String, Answer>,
     asked: usize,
 }
@@ -118,9 +119,9 @@ enum Message {
     Reply = 2,
 }
 
-impl Other {
+impl OtherNode {
     /// Connects the nodes: node 0 listens, node 1 connects.
-    fn meet(here: usize, socket: &Path) -> (Arc<Other>, UnixStream) {
+    fn meet(here: usize, socket: &Path) -> (Arc<OtherNode>, UnixStream) {
         let stream = match here {
             0 => UnixListener::bind(socket).unwrap().accept().unwrap().0,
             _ => loop {
@@ -130,7 +131,7 @@ impl Other {
                 }
             },
         };
-        let other = Other {
+        let other = OtherNode {
             out: Mutex::new(stream.try_clone().unwrap()),
             state: Mutex::default(),
             server: OnceLock::new(),
@@ -148,12 +149,12 @@ impl Other {
         let _ = self.out.lock().unwrap().write_all(&message);
     }
 
-    fn listen(self: &Arc<Other>, mut stream: UnixStream, server: Arc<Server>) {
+    fn listen(self: &Arc<OtherNode>, mut stream: UnixStream, server: Arc<Server>) {
         assert!(self.server.set(server).is_ok());
         let other = self.clone();
         std::thread::spawn(move || {
             while let Some((kind, key, bytes)) = receive(&mut stream) {
-                other.take(kind, key, bytes);
+                other.handle(kind, key, bytes);
             }
             let mut state = other.state.lock().unwrap();
             state.is_lost = true;
@@ -167,7 +168,7 @@ impl Other {
         });
     }
 
-    fn take(self: &Arc<Other>, kind: Message, key: String, bytes: Vec<u8>) {
+    fn handle(self: &Arc<OtherNode>, kind: Message, key: String, bytes: Vec<u8>) {
         let mut state = self.state.lock().unwrap();
         match kind {
             Message::Fence => match state.waiting.remove(&key) {
@@ -175,7 +176,7 @@ impl Other {
                     drop(state);
                     answer.give([own, bytes].concat());
                 }
-                None => drop(state.come.insert(key, bytes)),
+                None => drop(state.arrived.insert(key, bytes)),
             },
             Message::Reply => {
                 let answer = state.questions.remove(&key);
@@ -214,12 +215,12 @@ fn receive(stream: &mut UnixStream) -> Option<(Message, String, Vec<u8>)> {
     Some((kind, key, bytes))
 }
 
-impl Peers for Other {
+impl Peers for OtherNode {
     fn fence(&self, fence: Fence) {
         let key = format!("{:?}/{:?}/{}", fence.purpose, fence.members, fence.number);
         self.send(Message::Fence, &key, &fence.bytes);
         let mut state = self.state.lock().unwrap();
-        match state.come.remove(&key) {
+        match state.arrived.remove(&key) {
             Some(bytes) => {
                 drop(state);
                 fence.answer.give([fence.bytes, bytes].concat());
