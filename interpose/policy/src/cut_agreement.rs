@@ -23,9 +23,9 @@ pub const VOTE_NUMBERS: usize = 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CutAbility {
     Now,
-    /// Later: a nonblocking collective is under way.
+    /// At a later cut point, for example because a nonblocking collective is under way.
     Later,
-    /// Impossible at this interval, because of kernel state.
+    /// Not before the next interval, because of kernel state.
     Refused,
     /// Never again: its replicas were released, as the program needed their memory.
     Yielded,
@@ -33,6 +33,7 @@ pub enum CutAbility {
     Never,
 }
 
+/// Abilities, indexed by their number in a vote.
 const ABILITIES: [CutAbility; 5] = [
     CutAbility::Now,
     CutAbility::Later,
@@ -177,13 +178,13 @@ pub struct CutSums {
 pub enum CutDecision {
     /// Take a checkpoint.
     Take,
-    /// Take it later: an operation of the program is under way.
+    /// Take it at a later cut point: a worker cannot be saved now, or a collective is incomplete.
     Postpone,
     /// Take it at the next interval ([`CutAbility::Refused`]).
     Refuse,
     /// Take none, as its replicas do not fit into memory.
     NoRoom(MemoryShortage),
-    /// Take none any more; this worker reports the reason.
+    /// Take no checkpoint any more; `reporter` reports the reason.
     EndProtection {
         reporter: Worker,
         loss: ProtectionLoss,
@@ -216,6 +217,7 @@ pub enum CutAction {
 pub enum CutEvent {
     /// First worker that shares a mapping with another one.
     Mappings(Option<Worker>),
+    /// First lack of memory.
     Claims(Option<MemoryShortage>),
 }
 

@@ -29,7 +29,7 @@ pub struct MemoryShortage {
 }
 
 impl MemoryClaim {
-    /// Claim of a worker that captures nothing or has no limit.
+    /// Claim of a worker that captures nothing and has no limit.
     pub const NONE: MemoryClaim = MemoryClaim {
         captured: 0,
         free: u64::MAX,

@@ -39,7 +39,9 @@ impl ReplicaInventory {
         self.kept = Some(left);
     }
 
-    /// Records that all processes roll back to `epoch`: later replicas do not count any more.
+    /// Records that all processes roll back to `epoch`.
+    ///
+    /// Replicas of this epoch and another one count for this epoch only; others stay as they are.
     pub fn resolve(&mut self, epoch: Epoch) {
         if let Some(kept) = &mut self.kept
             && kept.reaches(epoch)

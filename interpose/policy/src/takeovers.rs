@@ -30,12 +30,12 @@ impl Takeovers {
     /// is not free. Without an epoch, replicas in joining processes do not count.
     ///
     /// # Panics
-    /// If fewer processes join than workers are dead: the process manager starts enough.
+    /// Panics if fewer processes join than workers are dead; the leader has enough started.
     pub fn assign(input: &PlanInput, dead: &[Worker], epoch: Option<Epoch>) -> Takeovers {
         let joining = input.joining();
         assert!(
             dead.len() <= joining.len(),
-            "the process manager has sent too few"
+            "fewer processes join than workers are dead"
         );
         let mut free = FreeProcesses::new(joining);
         let holders: Vec<Option<&ProcessReport>> = match epoch {

@@ -20,7 +20,7 @@ pub struct ParityGroups {
 impl ParityGroups {
     /// Forms groups of about `size` workers.
     ///
-    /// Members of a group are, if possible, in different `domains` (of each worker).
+    /// Members of a group are, if possible, in different domains; `domains` has each worker's.
     pub fn place(domains: &[u32], size: u32) -> ParityGroups {
         let workers = domains.len();
         // A group of one worker could not store parity.
