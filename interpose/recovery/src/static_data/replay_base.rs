@@ -76,7 +76,7 @@ pub fn take(rt: &Runtime) -> Option<ReplayBase> {
     rt.static_data.base.borrow_mut().take()
 }
 
-/// Gives this child process the worker's state at the begin of the new phase.
+/// Gives this child process the worker's state at the beginning of the new phase.
 ///
 /// The process must be at the end of the preceding phase. Its descriptors do not change.
 pub fn apply(rt: &Runtime, base: &ReplayBase) -> Result<(), String> {
