@@ -2,9 +2,9 @@
 //! (`understudy_recompute`).
 //!
 //! After a load the functions are called in every process: replacements need the content, and the
-//! other processes would wait for them in any case. They run before any other access to the memory
-//! by repeated messages or windows. With UNDERSTUDY_POISON=1 they are also called at every cut, and
-//! their results are compared.
+//! other processes would wait for the replacements in any case. The functions run before repeated
+//! messages or windows access the memory. With UNDERSTUDY_POISON=1 the functions are also called at
+//! every cut, and their results are compared.
 #![allow(unsafe_code)]
 
 use crate::Runtime;
@@ -20,7 +20,7 @@ use understudy_image::layout::Layout;
 use understudy_image::opened::{NeededAccess, OpenedAreas};
 use understudy_image::pages::{self, AddrRange, PageRun};
 
-/// Reason why functions that recompute memory cannot be called.
+/// Reason why memory cannot be recomputed.
 #[derive(Debug, thiserror::Error)]
 enum RecomputeError {
     /// The function calls MPI, which would wait for processes at other points of the program.

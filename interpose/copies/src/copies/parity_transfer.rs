@@ -153,7 +153,7 @@ impl Folding {
     /// `payloads` are those of the layers.
     ///
     /// # Errors
-    /// The page store has no room for the result.
+    /// Fails if the page store has no room for the result.
     pub fn new(
         payloads: Vec<Payload>,
         parity: &Image,
@@ -180,7 +180,7 @@ impl Folding {
     /// Replaces the stored parity by the result, once the computation is done.
     ///
     /// # Errors
-    /// The result does not follow the stored epoch.
+    /// Fails if the result does not follow the stored epoch.
     pub fn apply(
         mut self,
         is_something: &[u64],
