@@ -28,7 +28,7 @@ pub enum ReplayError {
     Input(u64),
 }
 
-/// Runs the program from `begin` to the call that follows the journal's last.
+/// Runs the program from `begin` to the call that follows the last recorded one.
 ///
 /// The journal's first record is the outcome of the call at `begin`. `end` is slot and hash of the
 /// arguments of the call that ends the replay. The program runs on its own stack; its calls reach
@@ -74,7 +74,7 @@ pub unsafe fn run(
 /// Returns the answer to the call in the top frame.
 extern "C" fn answer() -> AnsweredResult {
     let rt = DOOR.get();
-    // The borrow ends here, as `end_replay` drops nothing.
+    // The borrow must end here, because `end_replay` drops no values.
     let answer = match &mut *rt.journal.replay.borrow_mut() {
         Some(progress) => progress.answer(),
         None => Err(ReplayEnd {

@@ -129,7 +129,7 @@ fn total(list: i64, count: i64) -> i64 {
     if list == 0 {
         return 0;
     }
-    // SAFETY: the program passed this list and its length.
+    // SAFETY: writev(2) makes the program responsible for a list of this length.
     let list = unsafe {
         std::slice::from_raw_parts(list as *const libc::iovec, count.clamp(0, 1024) as usize)
     };
