@@ -31,7 +31,9 @@ pub const CLOSE_LIBRARY: u32 = 8;
 /// The file's descriptor is in place of the directory's. The value is the address of a
 /// [`FilePart`]; 0, in the report of a child, stands for the whole file.
 pub const OVERWRITE: u32 = 9;
-/// Overwriting of a part of an open file through a mapping, with the arguments of [`OVERWRITE`].
+/// Overwriting of a part of an open file through a mapping.
+///
+/// The arguments are those of [`OVERWRITE`].
 pub const OVERWRITE_BY_MAPPING: u32 = 10;
 
 /// Change of an attribute of an inode.
@@ -41,7 +43,7 @@ pub const OVERWRITE_BY_MAPPING: u32 = 10;
 pub const ATTRIBUTE: u32 = 11;
 /// Value of [`ATTRIBUTE`] if a symbolic link itself is changed instead of its target.
 pub const NO_FOLLOW: i64 = 1;
-/// Return of the calling thread's last call that could create a name, reported after the call.
+/// Return of the calling thread's last call that could create a name.
 pub const NAME_CREATED: u32 = 12;
 /// Creation of a System V object, reported after the call.
 ///

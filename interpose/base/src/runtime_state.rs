@@ -260,9 +260,9 @@ mod tests {
         assert_eq!((field.replace(5), field.take(), *field.borrow()), (2, 5, 0));
     }
 
-    /// Before a main thread is set, no thread gets the runtime; afterwards only that thread does.
+    /// No thread gets the runtime before there is a main thread, then only that thread.
     ///
-    /// One test covers all threads, because a process has one main thread.
+    /// The test covers all threads, because a process has one main thread.
     #[test]
     fn only_the_main_thread_gets_the_runtime() {
         static RUNTIME: MainThreadOnly<u32> = MainThreadOnly::new(1);

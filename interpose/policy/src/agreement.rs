@@ -134,7 +134,9 @@ impl Agreement {
         };
     }
 
-    /// True during the second vote: a worker that stands still may resume after a long wait.
+    /// True if a worker that stands still may resume after a long wait.
+    ///
+    /// The only such time is the second vote.
     pub fn may_resume(&self) -> bool {
         matches!(self.phase, VotePhase::SecondVote { .. })
     }

@@ -25,7 +25,7 @@ pub enum CutAbility {
     Now,
     /// At a later cut point, for example because a nonblocking collective is under way.
     Later,
-    /// Not before the next interval, because of kernel state.
+    /// After the next interval at the earliest, because of kernel state.
     Refused,
     /// Never again: its replicas were released, as the program needed their memory.
     Yielded,
@@ -178,7 +178,9 @@ pub struct CutSums {
 pub enum CutDecision {
     /// Take a checkpoint.
     Take,
-    /// Take it at a later cut point: a worker cannot be saved now, or a collective is incomplete.
+    /// Take it at a later cut point.
+    ///
+    /// A worker cannot be saved now, or not all members have started a collective.
     Postpone,
     /// Take it at the next interval ([`CutAbility::Refused`]).
     Refuse,

@@ -31,7 +31,9 @@ pub struct MeetingContext<'a> {
 pub enum MeetingAction {
     /// Exchange the spares that the daemon has named; [`Meeting::dead`] need replacements.
     ExchangeHints,
-    /// Choose a checkpoint on disk; each process acts as the worker that the plan assigns to it.
+    /// Choose a checkpoint on disk.
+    ///
+    /// Each process acts as the worker that the plan assigns to the process.
     ChooseCheckpoint(Plan),
     /// Exchange the causes of the deaths, and judge whether the program is at fault.
     ///
@@ -140,7 +142,7 @@ impl<'a> Meeting<'a> {
         }
     }
 
-    /// Replaces the loss of replicas by a return to the chosen checkpoint on disk, if any.
+    /// Replaces the loss of replicas by a return to the chosen checkpoint, if any.
     fn take_checkpoint(&mut self, chosen: Option<Epoch>) {
         if let (Some(epoch), Some(plan)) = (chosen, self.from_disk.take()) {
             self.verdict = Ok(Plan { epoch, ..plan });

@@ -21,7 +21,7 @@ use understudy_settings::Interval;
 const INITIAL_INTERVAL: Duration = Duration::from_secs(10);
 /// Error of modification times, which may be early by a tick of the kernel's clock.
 const FILE_TIME_ERROR: Duration = Duration::from_millis(10);
-/// Unit of the rate in a vote: the number of failures in this number of seconds.
+/// Seconds whose number of failures is the rate in a vote.
 const VOTE_SECONDS: f64 = 1e15;
 
 /// A worker's terms for the vote, which computes their maxima.

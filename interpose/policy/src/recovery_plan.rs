@@ -22,7 +22,7 @@ pub struct Verdict {
     pub status: c_int,
 }
 
-/// Transfer of a worker's own replica, or with parity of a part of it, from a buddy.
+/// Transfer of a worker's own replica from a buddy; with parity, of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplicaFetch {
     pub worker: Worker,

@@ -389,8 +389,8 @@ impl PendingCheckpoint {
 
 /// Returns the checksums of captured pages.
 ///
-/// If memory of replicas was freed meanwhile, the checksums are inverted: they could hide the
-/// damage, so no page may pass a comparison with them.
+/// The checksums are inverted if memory of replicas was freed meanwhile: right checksums of freed
+/// pages would hide the damage.
 fn checksums(helper: &Helper, task: HelperTask) -> Vec<u64> {
     let mut sums = helper.wait(task);
     if headroom::is_memory_released() {

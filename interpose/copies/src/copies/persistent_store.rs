@@ -114,7 +114,7 @@ impl ReplicaRecord {
 impl ReplicaSet<'_> {
     /// True if pages are missing that only a replay or a file restores.
     ///
-    /// Their restoration needs more than the recorded data. `reversible` pages are missing in the
+    /// A replay and a file need more than the recorded data. `reversible` pages are missing in the
     /// own replica only, and the buddy stores them.
     fn is_reduced(self, reversible: &[PageRun]) -> bool {
         let is_reduced = |copy: &Replica| copy.script.is_some() || !copy.image.absent().is_empty();
@@ -233,9 +233,9 @@ impl PersistentStore {
         }
     }
 
-    /// Writes a record, and passes the files to the node manager unless it has them already.
+    /// Writes a record; returns false if the record does not fit.
     ///
-    /// Returns false if the record does not fit.
+    /// Passes the files to the node manager, unless the node manager has them already.
     fn write_record(
         &mut self,
         rt: &Runtime,

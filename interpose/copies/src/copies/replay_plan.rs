@@ -137,9 +137,9 @@ impl ReplayPlan {
         }
     }
 
-    /// Returns a changed or removed file that replays read, as it is too long to be recorded.
+    /// Returns a changed or removed file that replays read.
     ///
-    /// `None` if no such file has changed.
+    /// Replays read only files that are too long to be recorded. `None` if none has changed.
     pub fn changed_input(&self) -> Option<&Path> {
         match &self.source {
             PageSource::Replay(replay) => replay

@@ -205,7 +205,9 @@ pub fn take_cut_request(rt: &Runtime) -> bool {
         .is_some_and(|phase| phase.end_detector.take_cut_request())
 }
 
-/// Returns true if this worker's phase may end at this cut, or if no phase is recorded.
+/// Returns true if this worker's phase may end at this cut.
+///
+/// The result is also true if no phase is recorded.
 ///
 /// `is_regular` is true if the cut is taken for another reason than the end of a phase.
 pub fn may_end(rt: &Runtime, is_regular: bool) -> bool {

@@ -209,7 +209,7 @@ impl AgreementTestJob {
         }
     }
 
-    /// Takes the cut; asserts that each other worker has taken it or stands still in the attempt.
+    /// Takes the cut; asserts that each other worker has taken it or stands still.
     fn cut(&mut self, who: usize) {
         let number = self.workers[who].votes.agreement.number();
         for other in &self.workers {

@@ -14,7 +14,9 @@ const PAUSE_FACTOR: u32 = 10;
 /// Limit up to which the stop time of a worker is doubled.
 const MAX_STOP_TIME: Duration = Duration::from_secs(64);
 
-/// Objection of a worker that knows of a resumption in the attempt; not in the first vote.
+/// Objection of a worker that knows of a resumption in this attempt.
+///
+/// The first vote does not contain this objection.
 const HAS_RESUMED: i64 = 1;
 /// Objection of a worker that must not be cut here; hides [`HAS_RESUMED`] of other workers.
 const OBJECTS: i64 = 2;

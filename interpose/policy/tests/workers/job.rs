@@ -131,7 +131,7 @@ impl Job {
         }
     }
 
-    /// Asserts that no epoch is left that all living workers have and whose replicas are usable.
+    /// Asserts that no epoch is left to which all workers could return.
     fn check_loss(&self, failure: &PlanFailure) {
         let is_damaged = |worker: Worker, at: ProcessNumber| {
             let replica = DamagedReplica { worker, at };

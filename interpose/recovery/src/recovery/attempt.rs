@@ -167,7 +167,7 @@ impl AttemptWork {
         Ok(processes.into_iter().filter(is_dead).collect())
     }
 
-    /// Receives this worker's own replica, if it has no good one, and sends replicas to others.
+    /// Receives this worker's own replica if it has no good one, and sends others theirs.
     fn fetch(&mut self, rt: &Runtime, report: &mut RecoveryReport) -> mpi::Result<()> {
         let plan = self.plan()?;
         let me = worker_in(rt, plan)?;
@@ -296,7 +296,9 @@ fn worker_in(rt: &Runtime, plan: &Plan) -> mpi::Result<Worker> {
         .ok_or(mpi::Error::INTERN)
 }
 
-/// Selects the epoch of the plan; afterwards this process can roll back to no other epoch.
+/// Selects the epoch of the plan.
+///
+/// Afterwards this process can roll back to no other epoch.
 ///
 /// Once all processes have selected the epoch, a later attempt cannot choose another one. Files may
 /// therefore be rolled back then.

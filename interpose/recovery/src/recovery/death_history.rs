@@ -236,7 +236,9 @@ impl DeathCause {
         }
     }
 
-    /// True if both causes are an equal signal, at an identical place if the places are known.
+    /// True if both causes are an equal signal of the program, at an identical place.
+    ///
+    /// Only the signals are compared if no place is known.
     fn is_same(&self, other: &DeathCause) -> bool {
         match (self, other) {
             (DeathCause::Fault(one), DeathCause::Fault(other)) => {

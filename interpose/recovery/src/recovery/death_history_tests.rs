@@ -133,7 +133,7 @@ fn many_kills_of_one_worker_are_reported_once() {
     assert_eq!(reported, [false, false, true, false, false]);
 }
 
-/// An attempt has succeeded only in process 0, in whose view process 4 is worker 2.
+/// An attempt has succeeded only in process 0, where process 4 is worker 2.
 ///
 /// All processes still judge equal deaths, and reach an equal verdict.
 #[test]

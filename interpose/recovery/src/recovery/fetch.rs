@@ -168,7 +168,7 @@ pub fn prepare_stored_replicas(rt: &Runtime, plan: &Plan, me: Worker) -> Option<
     (pages > 0).then(|| Prefault::start(keep.store.next_allocation(pages)))
 }
 
-/// Makes the epoch that was read from the disk, if one was, this worker's own replica.
+/// Makes the epoch that was read from the disk, if any, this worker's own replica.
 pub fn fetch_from_disk(rt: &Runtime, me: Worker) {
     inventory(rt).drop_kept();
     if let Some(loaded) = disk::take_chosen(rt) {

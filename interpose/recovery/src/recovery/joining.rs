@@ -46,7 +46,9 @@ struct Member {
     /// Number of the process in the job.
     number: ProcessNumber,
     job_state: AvailableJobState,
-    /// Number of recoveries that the process has seen, including the present one; 0 if it is new.
+    /// Number of recoveries that the process has seen, including the present one.
+    ///
+    /// Zero in a new process.
     recoveries: u32,
 }
 

@@ -53,7 +53,7 @@ impl Message {
         })
     }
 
-    /// Calls `piece` with each address in the buffer, and the numbers of elements and bytes there.
+    /// Calls `piece` with addresses in the buffer, and the numbers of elements and bytes.
     fn pieces(&self, mut piece: impl FnMut(*mut c_void, c_int, usize) -> c_int) -> mpi::Result<()> {
         let (mut size, mut lower, mut extent) = (0, 0, 0);
         // SAFETY: local queries of a valid datatype; the results have room.

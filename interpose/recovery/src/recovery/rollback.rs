@@ -18,7 +18,7 @@ use understudy_catalogue::message;
 use understudy_formats::events::Kind;
 use understudy_mpi::call;
 
-/// Returns true, once, if a rollback or a restart has put the program at the end of MPI_Init.
+/// Returns true, once, if a rollback or restart resumed the program in MPI_Init.
 pub fn resumed_in_init(rt: &Runtime) -> bool {
     rt.recovery.resumed_in_init.take()
 }

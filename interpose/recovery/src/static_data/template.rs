@@ -58,7 +58,7 @@ impl Template {
         template_line.is_some()
     }
 
-    /// Drops the line to the template process, which has ended; returns this reason as the error.
+    /// Drops the line to the template process, which has ended; returns the error.
     fn drop_ended<T>(&self) -> Result<T, String> {
         self.0.set(None);
         Err("the process for replays has ended".into())

@@ -412,7 +412,7 @@ fn reduce_stored(rt: &Runtime, layer: usize, owner: Worker, bytes: &[u8]) {
     fault::point("thin.end", copies::committed_epoch(rt));
 }
 
-/// Damages the journals of these plans and of this worker's plan, at a fault point of a test.
+/// Damages the journals of these plans and of this worker's plan, for tests.
 pub fn damage_journals<'a>(
     rt: &Runtime,
     plans: impl Iterator<Item = &'a mut ReplayPlan>,

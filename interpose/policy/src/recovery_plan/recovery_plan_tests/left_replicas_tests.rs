@@ -6,7 +6,7 @@ use crate::redundancy::Redundancy;
 use understudy_numbers::{Epoch, ProcessNumber};
 use understudy_settings::Scheme;
 
-/// Creates the report of a joining process to which a dead worker has left all its replicas.
+/// Creates the report of a joining process that has all replicas of a dead worker.
 ///
 /// The replicas are of `epoch`, and of the later epoch `whole` unless that is 0.
 fn left_by(process: u32, own: u32, epoch: u64, whole: u64) -> ProcessReport {
