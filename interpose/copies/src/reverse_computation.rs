@@ -251,7 +251,8 @@ impl UndoRun {
     fn undo(&mut self, step: i64, is_partial: bool) -> bool {
         for region in self.regions.iter().rev() {
             let (start, bytes) = (region.memory.start, region.memory.len());
-            // SAFETY: the program has registered this function for these arguments.
+            // SAFETY: the program has registered this function for these arguments, and is
+            // responsible for its memory accesses.
             let answer = unsafe {
                 let function = region.function as *const c_void;
                 arch::call_user(

@@ -205,6 +205,8 @@ mod tests {
         named.chain(UNNAMED.iter().copied())
     }
 
+    /// The lists name each number once.
+    ///
     /// Linux on x86-64 uses the numbers 0 to 336 and, since 5.1, 424 and higher.
     #[test]
     fn every_system_call_is_named_once() {

@@ -113,7 +113,7 @@ pub fn stop(context: &mut libc::ucontext_t, reason: StopReason) -> bool {
 /// function runs.
 pub extern "C" fn stop_at_mpi_call() -> ! {
     STOP_REASON.store(StopReason::Call as u8, Ordering::Relaxed);
-    // SAFETY: the caller runs inside of `guarded`.
+    // SAFETY: this function is the handler of MPI calls only while `guarded` runs the program.
     unsafe { end_guarded_call() }
 }
 

@@ -55,7 +55,7 @@ pub enum BreakpointError {
     )]
     Ambiguous(usize),
     /// The kernel refuses the breakpoint.
-    #[error("the kernel sets no breakpoint: {0}; see /proc/sys/kernel/perf_event_paranoid")]
+    #[error("the kernel refuses the breakpoint: {0}; see /proc/sys/kernel/perf_event_paranoid")]
     Refused(io::Error),
 }
 

@@ -163,7 +163,7 @@ pub fn collect(
             &request.wait_for_pages(&rt.static_data.template, plan)?,
             length,
         )
-        .map_err(|error| error.to_string())
+        .map_err(|error| format!("the rebuilt pages cannot be read: {error}"))
     };
     match &plan.source {
         PageSource::Replay(_) => rebuilt_pages::collect(absent, replay, image, store),

@@ -226,7 +226,10 @@ fn read(plan: &ReplayPlan, path: &Path, task: &ChildTask<'_>, memory: c_int) -> 
             let indices = pages.iter().flat_map(|run| run.start.0..run.end());
             let copied: io::Result<()> = (0..).zip(indices).try_for_each(&mut copy_page);
             if let Err(error) = copied {
-                return ReplayFinding::failed(format!("{}: {error}", path.display()));
+                return ReplayFinding::failed(format!(
+                    "static data cannot be copied from {}: {error}",
+                    path.display()
+                ));
             }
             Vec::new()
         }

@@ -85,7 +85,7 @@ impl Template {
         request: fn(u64) -> Request,
         bytes: &[u8],
     ) -> Result<ReplayRequest, String> {
-        let to_text = |error: io::Error| error.to_string();
+        let to_text = |error: io::Error| format!("a replay cannot be requested: {error}");
         let (mut request_file, result) = (
             memory_file().map_err(to_text)?,
             memory_file().map_err(to_text)?,

@@ -221,7 +221,8 @@ fn decide_fcntl(filter: &FilterState, a: &[i64; 6]) -> CallDisposition {
 /// A null address is skipped.
 fn exchange<T: Copy>(stored: &mut T, new: i64, old: i64) {
     let before = *stored;
-    // SAFETY: the program passed addresses of structures as long as the kernel's.
+    // SAFETY: the emulated calls make the program responsible for addresses of structures as long
+    // as the kernel's.
     unsafe {
         if new != 0 {
             *stored = (new as *const T).read_unaligned();
@@ -238,7 +239,7 @@ fn exchange<T: Copy>(stored: &mut T, new: i64, old: i64) {
 fn set_mask(a: &[i64; 6]) -> CallDisposition {
     let (mut arguments, mut mask) = (*a, [0u64; 1]);
     if a[1] != 0 {
-        // SAFETY: the program passed a set of 8 bytes, as the kernel reads it.
+        // SAFETY: rt_sigprocmask(2) makes the program responsible for a set of 8 bytes.
         mask[0] = unsafe { *(a[1] as *const u64) } & !(1 << (libc::SIGSYS - 1));
         arguments[1] = mask.as_ptr() as i64;
     }

@@ -403,7 +403,7 @@ pub fn replace_open_file(
     if let Some(SyscallOutcome::LongFile(number)) = outcome {
         let now = borrow(descriptor.into())
             .metadata()
-            .map_err(|error| error.to_string())?;
+            .map_err(|error| format!("descriptor {descriptor} cannot be examined: {error}"))?;
         if !filter.inputs.is_same(number, &FileIdentity::new(&now)) {
             return Err(changed_message(&filter.inputs.path(number)));
         }

@@ -54,7 +54,7 @@ fn with_parity_all_others_of_the_group_are_needed() {
     let gone = |worker, buddies| PlanFailure::Copies {
         worker: Worker(worker),
         died: true,
-        buddies: buddies,
+        buddies,
         epoch: Epoch(5),
     };
     let living = [
