@@ -1,6 +1,6 @@
 //! Agreement of all workers on whether a checkpoint is taken at a cut.
 //!
-//! All workers have stopped there.
+//! All workers have stopped at the cut.
 //!
 //! ```text
 //!   maxima and sums over all ─► compare mappings ─► gather claims ─► decision
@@ -77,7 +77,7 @@ fn with_worker(value: u32, worker: Worker) -> u64 {
     u64::from(value) << 32 | u64::from(u32::MAX - worker.0)
 }
 
-/// Returns the value and the worker of such a number.
+/// Returns the value and the worker of a number that [`with_worker`] has returned.
 fn value_and_worker(number: u64) -> (u32, Worker) {
     ((number >> 32) as u32, Worker(u32::MAX - number as u32))
 }

@@ -22,9 +22,9 @@ pub struct MemoryClaim {
 pub struct MemoryShortage {
     /// First worker under the limit.
     pub reporter: Worker,
-    /// Number of pages that the checkpoint needs there.
+    /// Number of pages that the checkpoint needs under the limit.
     pub needed: u64,
-    /// Number of pages that are left there.
+    /// Number of pages that are left under the limit.
     pub free: u64,
 }
 

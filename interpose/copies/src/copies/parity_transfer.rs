@@ -1,7 +1,8 @@
 //! Parity instead of whole replicas: messages in a group, and the stored parity.
 //!
 //! Parity restores the content of pages, but not the list of a member's pages nor state outside of
-//! pages. These are small, and the next member of the group stores them: the [`EpochDescription`].
+//! pages. List and state are small, and the next member of the group stores them: the
+//! [`EpochDescription`].
 
 use super::replica::{EncodedState, Replica};
 use super::transfer::{Payload, Transfer};

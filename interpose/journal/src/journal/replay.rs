@@ -36,8 +36,8 @@ pub enum ReplayError {
 /// stack and does not return ([`arch::leave_user`]); this function then returns the reason.
 ///
 /// # Safety
-/// The program side must be as it was at `begin`. It is changed, and the dispatch table is changed
-/// permanently.
+/// The program side must be as it was at `begin`. The replay changes the program side, and changes
+/// the dispatch table permanently.
 pub unsafe fn run(
     rt: &Runtime,
     journal: &[u8],

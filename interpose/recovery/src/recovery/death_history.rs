@@ -12,8 +12,8 @@
 //! another process, and a bus error that the hardware reports.
 //!
 //! After the third SIGKILL of one worker, a message names the kernel's out-of-memory killer. The
-//! tenth death of a worker ends the job. For both, only
-//! deaths with at most two epochs in between count.
+//! tenth death of a worker ends the job. For both, only deaths with at most two epochs in between
+//! count.
 //!
 //! A worker that exits without MPI_Finalize ends the job at once.
 
