@@ -1,9 +1,9 @@
 //! First message of partitioned requests that were recreated.
 //!
-//! Open MPI 5 delivers the first message of a partitioned request into the receiver's buffer as soon
-//! as both ends are connected. Only later messages wait for MPI_Start. After a recovery all requests
-//! are new, and the buffers contain data of the program. So both ends use each request once here,
-//! hidden from the program.
+//! Open MPI 5 delivers the first message of a partitioned request into the receiver's buffer as
+//! soon as both ends are connected. Only later messages wait for MPI_Start. After a recovery all
+//! requests are new, and the buffers contain data of the program. So both ends use each request
+//! once here, hidden from the program.
 #![allow(unsafe_code)]
 
 use crate::Runtime;
