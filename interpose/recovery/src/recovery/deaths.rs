@@ -97,10 +97,11 @@ pub fn judge(rt: &Runtime, epoch: Epoch) -> Option<Verdict> {
 
 /// Records that the recovery has succeeded; returns a remark for the user.
 ///
-/// All deaths together count as one failure of the machine, unless every dead process has left a
-/// note about a fatal signal, which is taken for a fault of the program.
+/// All deaths together count as one failure of the machine, unless the program itself has caused
+/// each of them.
 pub fn record_success(rt: &Runtime, epoch: Epoch) -> Option<String> {
-    let is_fault = |death: &Death| matches!(death.cause, DeathCause::Fault(_));
+    let is_fault =
+        |death: &Death| matches!(&death.cause, DeathCause::Fault(note) if !note.frames.is_empty());
     if !rt.recovery.history.borrow().now.iter().all(is_fault) {
         schedule::state(rt).pace.fail();
     }
