@@ -1,7 +1,7 @@
 //! Map of the addresses, descriptors and pthread keys of a process.
 //!
 //! ```text
-//!   0x0000_0002_0000  stub page: code that replaces the `mmap` calls of libc and ld.so
+//!   0x0000_0002_0000  stub page: code that replaces calls of libc and ld.so that map memory
 //!   0x0000_0040_0000… the program and its heap (program side)
 //!   0x1f00_0000_0000  ld.so's heap for the program side
 //!   0x1f80_0000_0000  ld.so's heap for the runtime side
@@ -42,7 +42,7 @@ pub const RUNTIME_LD_HEAP: usize = 0x1f80_0000_0000;
 /// Size of each of the two heaps of ld.so.
 pub const LD_HEAP_SIZE: usize = 1 << 30;
 
-/// Address of the runtime's stack for MPI calls of the program's main thread.
+/// Lowest address of the runtime's stack, for MPI calls of the program.
 pub const RUNTIME_STACK: usize = ZONE_START + (1 << 30);
 /// Size of the runtime's stack in bytes.
 pub const RUNTIME_STACK_SIZE: usize = 16 << 20;

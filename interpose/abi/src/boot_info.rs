@@ -129,8 +129,8 @@ pub struct BootInfo {
     pub stop: StopCode,
     /// State and code of the MPI lock.
     pub mpi_lock: MpiLockCode,
-    /// Entry for thunks of procedures with at most six arguments; the slot is in eax.
+    /// Word with the address of the entry for procedures with at most six arguments.
     ///
-    /// Thunks read the address at each call.
+    /// Thunks read the word at each call, and enter with the slot in eax.
     pub entry: *const usize,
 }

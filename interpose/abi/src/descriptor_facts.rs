@@ -16,7 +16,9 @@ const UNKNOWN: u64 = 0;
 ///
 /// The file is not a regular one, or was opened to append.
 const UNREPORTED: u64 = 1;
-/// First value that stands for a regular file: the file's size plus this number.
+/// First value that stands for a regular file.
+///
+/// The value of a file is this number plus the offset in [`DescriptorFact::File`].
 const FILE: u64 = 2;
 
 /// Facts that the preload library and the runtime share.

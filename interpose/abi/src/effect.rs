@@ -1,8 +1,10 @@
-//! Effects on files and loaded libraries, which the preload library reports before they happen.
+//! Effects on files and loaded libraries, which the preload library reports to the runtime.
+//!
+//! An effect is reported before it happens, unless its kind states otherwise.
 
 use core::ffi::{c_char, c_int};
 
-/// Function that the preload library calls before an effect.
+/// Function that the preload library calls to report an effect.
 ///
 /// The arguments are the kind; a directory's descriptor (or AT_FDCWD) and a name relative to that
 /// directory; a second descriptor and name; and a value that depends on the kind.
@@ -27,9 +29,11 @@ pub const CLOSE_LIBRARY: u32 = 8;
 /// Overwriting of a part of an open file.
 ///
 /// The file's descriptor is in place of the directory's. The value is the address of a
-/// [`FilePart`].
+/// [`FilePart`]; 0, in the report of a child, stands for the whole file.
 pub const OVERWRITE: u32 = 9;
 /// Overwriting of a part of an open file through a mapping.
+///
+/// The arguments are those of [`OVERWRITE`].
 pub const OVERWRITE_BY_MAPPING: u32 = 10;
 
 /// Change of an attribute of an inode.

@@ -18,7 +18,7 @@ pub struct EntryPoints {
     /// The array has one target for each number of stack arguments in the call table (`STACK_WORDS`
     /// of the generated source).
     pub enter: [*const c_void; ENTRIES],
-    /// Function that the preload library calls before an effect on files ([`crate::effect::Hook`]).
+    /// Function that the preload library calls to report effects ([`crate::effect::Hook`]).
     ///
     /// The function may be called on any stack and thread.
     pub file_effect: *const c_void,

@@ -1,4 +1,4 @@
-//! The heap of ld.so.
+//! The heaps of ld.so for the program side and the runtime side.
 
 /// Capacity of a list of library addresses, including the 0 that ends the list.
 pub const MAX_LIBRARY_ADDRESSES: usize = 256;
@@ -9,7 +9,7 @@ pub const MAX_LIBRARY_ADDRESSES: usize = 256;
 pub const LD_HEAP_HEADER: usize = 16;
 /// Number of size classes, which are powers of two.
 pub const LD_HEAP_CLASSES: usize = 28;
-/// Number of regions of each heap; each class has one region.
+/// Number of regions of each heap; each size class uses one of them.
 pub const LD_HEAP_REGIONS: usize = 32;
 
 /// Memory of ld.so's heap for the program side, and the addresses of its next blocks.

@@ -23,8 +23,10 @@ pub const MULTIPLE_THREADS: u8 = 16;
 /// The state is on the runtime side and is not rolled back. The thread that has the lock runs on
 /// the runtime's stack, with the main thread's thread-local data. While a thread other than the
 /// main thread has the lock, the program's signal handlers must not run in this thread: either
-/// nearly all signals are blocked, or the program has no handlers. The frame of a call stores the
-/// arguments in 64 bytes below the saved frame pointer:
+/// nearly all signals are blocked, or the program has no handlers.
+///
+/// The preload library's frame of a call that has acquired the lock stores the arguments in the 64
+/// bytes below the saved frame pointer:
 ///
 /// ```text
 ///   rbp → caller's rbp
@@ -120,7 +122,9 @@ pub struct YieldingCallback {
     pub function: usize,
     /// Arguments of the callback, at most five.
     pub arguments: [u64; 5],
-    /// Word with the address on the runtime's stack at which the next call's frame begins.
+    /// Word with the address on the runtime's stack at which the next call's frame ends.
+    ///
+    /// The stack grows downwards, so all data of that call are at lower addresses.
     pub next_frame: *const AtomicUsize,
 }
 

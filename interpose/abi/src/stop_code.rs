@@ -4,7 +4,7 @@ use core::ffi::c_int;
 
 /// Signal that stops threads of the program: glibc's SIGSETXID.
 ///
-/// libc's functions do not let a program block it.
+/// libc's functions do not let a program block this signal.
 pub const STOP_SIGNAL: c_int = 33;
 
 /// Mask of the signals that threads of the runtime and MPI sides do not block.

@@ -30,7 +30,7 @@ pub use x86_64::{
 
 /// Calls a function of the runtime on the program's stack.
 ///
-/// Only a function that is called in this way may call the program.
+/// Only a function that is called in this way may call functions of the program directly.
 ///
 /// # Safety
 /// The requirements of [`call_program`] apply; `call` must do only what a callback of the program

@@ -10,8 +10,8 @@ use understudy_mpi::real_types::RealComm;
 /// Collective over `comm`.
 ///
 /// # Errors
-/// The error of a real procedure; [`mpi::Error::INTERN`] if the values exceed 2 GiB or cannot
-/// be decoded.
+/// Fails with the error of a real procedure, or with [`mpi::Error::INTERN`] if the values exceed
+/// 2 GiB or cannot be decoded.
 pub fn gather_from_all<T>(comm: RealComm, own: &T) -> mpi::Result<Vec<T>>
 where
     T: bincode::Encode + bincode::Decode<()>,
@@ -31,7 +31,7 @@ where
 /// Collective over `comm`.
 ///
 /// # Errors
-/// The error of the real procedure.
+/// Fails with the error of the real procedure.
 pub fn all_true(comm: RealComm, own: bool) -> mpi::Result<bool> {
     Ok(comm.allreduce_min_max(Extreme::Least, &[own.into()])? == [1])
 }

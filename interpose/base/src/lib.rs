@@ -2,8 +2,7 @@
 //!
 //! - [`arch`]: call frames, the program's stack, and the MPI lock of its threads;
 //! - [`process_info`]: start-up data from the preload library, the settings and the launcher;
-//! - [`runtime_state`]: containers of the runtime's state, accessed by the one thread that holds
-//!   the MPI lock;
+//! - [`runtime_state`]: containers of the runtime's state, which one thread at a time uses;
 //! - [`system_calls`]: system calls without a safe wrapper, messages for the user, and symbol
 //!   lookup in both namespaces;
 //! - [`shim`]: functions of the two shim libraries;

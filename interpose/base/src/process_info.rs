@@ -35,6 +35,7 @@ pub fn info() -> &'static BootInfo {
         .0
 }
 
+/// Returns the settings.
 pub fn config() -> &'static Config {
     CONFIG
         .get()
@@ -111,7 +112,7 @@ pub fn process() -> ProcessNumber {
     ProcessNumber(number("PMIX_RANK").unwrap_or(0))
 }
 
-/// True if the program could run without protection, because its own launcher has prepared it.
+/// True if another launcher than ckptd has prepared the program, which can run unprotected then.
 pub fn has_other_launcher() -> bool {
     variable("UNDERSTUDY_LAUNCHER_PMIX_RANK").is_some()
 }

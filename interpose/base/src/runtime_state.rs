@@ -38,7 +38,11 @@ pub fn is_main_thread() -> bool {
 /// `Deref`. The expression after `=` is the value of a field at the start of the process.
 #[macro_export]
 macro_rules! runtime {
-    (pub struct Runtime $(: $below:ty)? { $($(#[$doc:meta])* $vis:vis $name:ident: $type:ty = $start:expr,)* }) => {
+    (
+        pub struct Runtime $(: $below:ty)? {
+            $($(#[$doc:meta])* $vis:vis $name:ident: $type:ty = $start:expr,)*
+        }
+    ) => {
         /// State of this crate and of the crates below.
         pub struct Runtime {
             $(below: $below,)?
@@ -150,7 +154,7 @@ impl<T> StateCell<T> {
     /// Borrows the value for reading.
     ///
     /// # Panics
-    /// If the value is borrowed mutably.
+    /// Panics if the value is borrowed mutably.
     #[inline]
     #[track_caller]
     pub fn borrow(&self) -> Ref<'_, T> {
@@ -163,7 +167,7 @@ impl<T> StateCell<T> {
     /// Borrows the value mutably.
     ///
     /// # Panics
-    /// If the value is borrowed.
+    /// Panics if the value is borrowed.
     #[inline]
     #[track_caller]
     pub fn borrow_mut(&self) -> RefMut<'_, T> {
@@ -185,7 +189,7 @@ impl<T> StateCell<T> {
     /// Replaces the value and returns the previous one.
     ///
     /// # Panics
-    /// The panics are those of [`StateCell::borrow_mut`].
+    /// Panics like [`StateCell::borrow_mut`].
     #[inline]
     #[track_caller]
     pub fn replace(&self, value: T) -> T {
@@ -195,7 +199,7 @@ impl<T> StateCell<T> {
     /// Sets the value. The previous one is dropped after the borrow has ended.
     ///
     /// # Panics
-    /// The panics are those of [`StateCell::borrow_mut`].
+    /// Panics like [`StateCell::borrow_mut`].
     #[inline]
     #[track_caller]
     pub fn set(&self, value: T) {
@@ -207,7 +211,7 @@ impl<T: Default> StateCell<T> {
     /// Takes the value out and leaves the default.
     ///
     /// # Panics
-    /// The panics are those of [`StateCell::borrow_mut`].
+    /// Panics like [`StateCell::borrow_mut`].
     #[inline]
     #[track_caller]
     pub fn take(&self) -> T {
@@ -256,7 +260,9 @@ mod tests {
         assert_eq!((field.replace(5), field.take(), *field.borrow()), (2, 5, 0));
     }
 
-    /// Covers all threads in one test, because a process has one main thread.
+    /// No thread gets the runtime before there is a main thread, then only that thread.
+    ///
+    /// The test covers all threads, because a process has one main thread.
     #[test]
     fn only_the_main_thread_gets_the_runtime() {
         static RUNTIME: MainThreadOnly<u32> = MainThreadOnly::new(1);

@@ -180,7 +180,9 @@ mod tests {
         fn feenableexcept(exceptions: i32) -> i32;
     }
 
-    /// A third has no exact floating-point representation.
+    /// The thread has enabled all exceptions; a division with an inexact result raises no signal.
+    ///
+    /// Afterwards the exceptions are enabled again. A third has no exact representation.
     #[test]
     fn inexact_results_cause_no_signal() {
         std::thread::spawn(|| {

@@ -7,11 +7,11 @@ pub use understudy_abi::mpi_lock::MULTIPLE_THREADS;
 pub const PENDING: u8 = 1;
 /// The workers must agree on a cut at any call.
 ///
-/// Set if no cut point was reached for a long time.
+/// Set if no cut has been taken for some intervals.
 pub const CUT_REQUESTED: u8 = 2;
 /// The workers are agreeing on a cut at any call.
 pub const AGREEING: u8 = 4;
-/// The next call had begun before the cut, and the last rollback repeats it.
+/// A blocking call that had started requests before the cut is repeated after a rollback.
 pub const RESUMES: u8 = 8;
 
 const _: () = assert!(MULTIPLE_THREADS & (PENDING | CUT_REQUESTED | AGREEING | RESUMES) == 0);

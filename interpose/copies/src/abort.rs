@@ -35,7 +35,7 @@ pub fn abort_unless(rt: &Runtime, result: Result<(), UserError>) {
     }
 }
 
-/// Ends the job after the loss of a process without protection.
+/// Ends a job without protection after the loss of a process.
 pub fn abort_unprotected(rt: &Runtime) -> ! {
     system_calls::print_message(message::DEATH_WITHOUT_PROTECTION);
     abort(rt, understudy_catalogue::exit_status::RECOVERY_FAILED)

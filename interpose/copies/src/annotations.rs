@@ -1,8 +1,8 @@
 //! Annotations: memory that need not be saved according to the program (`understudy.h`).
 //!
-//! Checkpoints omit the pages of such memory. Recoveries leave zeros in these pages, which
-//! functions of the program replace ([`crate::recompute`]). A page that is annotated only in part
-//! is saved.
+//! Checkpoints omit the pages of such memory. A recovery leaves zeros in these pages, unless a
+//! function of the program computes their content ([`crate::recompute`],
+//! [`crate::reverse_computation`]). A page that is annotated only in part is saved.
 #![allow(unsafe_code)]
 
 mod mark_list;
@@ -19,7 +19,7 @@ use understudy_image::pages::{AddrRange, PageRun};
 /// Byte value of poisoned memory.
 pub const POISON: u8 = 0xa5;
 
-/// Records memory whose content is not needed after the next point.
+/// Records memory whose content is not needed after the next point (`understudy_point`).
 ///
 /// The program does not write to the memory before this point.
 pub fn discard(rt: &Runtime, memory: AddrRange, place: u64) {

@@ -67,7 +67,7 @@ fn phase() -> MutexGuard<'static, Option<PhaseWithoutCut>> {
 
 /// Starts a phase after a cut, in which this process is `worker`.
 ///
-/// A cut at any call is requested sooner if the last cut was not at a cut point.
+/// A cut at any call is requested sooner if the last cut was not at a candidate.
 pub fn begin(rt: &Runtime, epoch: Epoch, worker: Worker, process: ProcessNumber) {
     static START: Once = Once::new();
     if !matches!(
@@ -157,14 +157,15 @@ pub fn suspend() {
     work_flags::clear(work_flags::CUT_REQUESTED);
 }
 
-/// Ends the phase, because no more cuts will be taken.
+/// Ends the phase, because no cut is taken until the next call of [`begin`].
 pub fn end() {
     *phase() = None;
 }
 
 fn watch() {
-    let mut said: Vec<CallPlace> = Vec::new();
-    // Begin of the reported phase, and the socket of the reporting process.
+    let mut reported_places: Vec<CallPlace> = Vec::new();
+    // Beginning of the last phase that some process of the node has reported, and this process's
+    // right to report, if it has the right.
     let mut reported: Option<(Instant, Option<UnixDatagram>)> = None;
     loop {
         // No phase exists during a recovery and after the last cut.
@@ -193,12 +194,12 @@ fn watch() {
             if waits && !phase.lasts(2) {
                 continue;
             }
-            let word = acquire_report_right(phase.epoch);
-            if word.is_some() && !said.contains(&place) {
+            let right = acquire_report_right(phase.epoch);
+            if right.is_some() && !reported_places.contains(&place) {
                 report(&phase, place, is_away);
-                said.push(place);
+                reported_places.push(place);
             }
-            reported = Some((phase.began, word));
+            reported = Some((phase.began, right));
         }
     }
 }

@@ -3,7 +3,7 @@
 //! A re-initialised MPI library would use a new reference time. So the runtime reads the library's
 //! `MPI_Wtime` only once, in the first `MPI_Init`, and adds the time that has passed since then on
 //! the kernel's monotonic clock. A replacement continues from the dead process's values. The
-//! monotonic clocks of other nodes, and of a node after a restart, are unrelated; in that case the
+//! monotonic clocks of other nodes, and of a node after its reboot, are unrelated; in that case the
 //! time of day determines the elapsed time.
 
 #![allow(unsafe_code)]

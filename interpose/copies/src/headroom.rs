@@ -21,9 +21,9 @@ use understudy_policy::memory_demand::MemoryClaim;
 
 /// Returns the claim of this worker for a checkpoint of at most `most` pages.
 ///
-/// `save` frees unused memory and counts the pages exactly. It is slow, so it is called
-/// only if memory is short.
-pub fn claim(rt: &Runtime, most: u64, save: impl FnOnce() -> Option<u64>) -> MemoryClaim {
+/// `free_and_count` frees unused memory and counts the pages exactly. The function is slow, so it
+/// is called only if memory may be short.
+pub fn claim(rt: &Runtime, most: u64, free_and_count: impl FnOnce() -> Option<u64>) -> MemoryClaim {
     let neighbours = workers_on_node(rt).count() as u64;
     let shares = 1 + world::get(rt).redundancy.images_per_worker() as u64;
     let demand = most * PAGE_SIZE as u64 * shares * neighbours;
@@ -34,7 +34,7 @@ pub fn claim(rt: &Runtime, most: u64, save: impl FnOnce() -> Option<u64>) -> Mem
     if is_ample(&budget) {
         return MemoryClaim::of(most, &budget, 0, PAGE_SIZE as u64);
     }
-    let captured = save().map_or(most, |exact| exact.min(most));
+    let captured = free_and_count().map_or(most, |exact| exact.min(most));
     let budget = reserve::budget(u64::MAX).unwrap_or(budget);
     MemoryClaim::of(
         captured,
@@ -49,10 +49,10 @@ pub fn tightest() -> String {
     budget(u64::MAX).map_or_else(|| "this node".into(), |budget| budget.to_string())
 }
 
-/// Returns an error if less memory is available than temporary work of `bytes` bytes needs.
+/// Checks that temporary work of `bytes` bytes in each worker of this node fits.
 ///
 /// # Errors
-/// The reason.
+/// Fails with the reason if too little memory is available.
 pub fn check_room(rt: &Runtime, bytes: u64) -> Result<(), String> {
     let Some(budget) = budget(2 * bytes) else {
         return Ok(());

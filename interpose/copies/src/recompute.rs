@@ -2,9 +2,9 @@
 //! (`understudy_recompute`).
 //!
 //! After a load the functions are called in every process: replacements need the content, and the
-//! other processes would wait for them in any case. They run before any other access to the memory
-//! by repeated messages or windows. With UNDERSTUDY_POISON=1 they are also called at every cut, and
-//! their results are compared.
+//! other processes would wait for the replacements in any case. The functions run before repeated
+//! messages or windows access the memory. With UNDERSTUDY_POISON=1 the functions are also called at
+//! every cut, and their results are compared.
 #![allow(unsafe_code)]
 
 use crate::Runtime;
@@ -20,7 +20,7 @@ use understudy_image::layout::Layout;
 use understudy_image::opened::{NeededAccess, OpenedAreas};
 use understudy_image::pages::{self, AddrRange, PageRun};
 
-/// Reason why functions that recompute memory cannot be called.
+/// Reason why memory cannot be recomputed.
 #[derive(Debug, thiserror::Error)]
 enum RecomputeError {
     /// The function calls MPI, which would wait for processes at other points of the program.
@@ -120,7 +120,8 @@ fn call(region: &FunctionRegion) {
         argument,
         ..
     } = *region;
-    // SAFETY: the program has registered this function for these arguments.
+    // SAFETY: the program has registered this function for these arguments, and is responsible for
+    // its memory accesses.
     arch::without_mpi(abort_at_mpi_call, || unsafe {
         arch::call_user(
             function as *const _,
@@ -147,12 +148,13 @@ extern "C" fn abort_at_mpi_call() -> ! {
 /// The memory stays unchanged.
 fn compare(region: &FunctionRegion) -> Option<usize> {
     let (start, length) = (region.memory.start as *mut u8, region.memory.len() as usize);
-    // SAFETY: memory of the program, which is stopped; no reference is left when its function runs.
+    // SAFETY: `check_regions` has made this memory writable, and the program is stopped. No
+    // reference is left when the program's function runs.
     let before = unsafe { std::slice::from_raw_parts(start, length) }.to_vec();
-    // SAFETY: writable memory of the program, to which no reference exists.
+    // SAFETY: the memory is writable, as above, and no reference to it exists.
     unsafe { start.write_bytes(POISON, length) };
     call(region);
-    // SAFETY: memory of the program, whose function has returned.
+    // SAFETY: the memory is readable, as above, and the program's function has returned.
     let made = unsafe { std::slice::from_raw_parts(start, length) };
     let different = before
         .iter()

@@ -13,8 +13,8 @@
 //!             replica counts as damaged, and the buddy's is loaded
 //! ```
 //!
-//! A wrong function therefore costs time, but no byte. A function that faults, calls MPI or does
-//! not return is stopped.
+//! A wrong function therefore costs time, but does not change the result. A function that faults,
+//! calls MPI or does not return is stopped.
 #![allow(unsafe_code)]
 
 use crate::Runtime;
@@ -76,10 +76,10 @@ pub struct UndoResult {
 /// step, to which no undoing leads back.
 pub fn elidable_pages(rt: &Runtime, at_point: bool) -> Vec<PageRun> {
     let redundancy = &world::get(rt).redundancy;
-    let is_held =
+    let has_buddy =
         !redundancy.is_parity() && redundancy.buddies_of(world::worker(rt)).next().is_some();
     if at_point
-        && is_held
+        && has_buddy
         && process_info::config().disk.is_none()
         && annotations::trusts_functions(rt)
     {
@@ -251,7 +251,8 @@ impl UndoRun {
     fn undo(&mut self, step: i64, is_partial: bool) -> bool {
         for region in self.regions.iter().rev() {
             let (start, bytes) = (region.memory.start, region.memory.len());
-            // SAFETY: the program has registered this function for these arguments.
+            // SAFETY: the program has registered this function for these arguments, and is
+            // responsible for its memory accesses.
             let answer = unsafe {
                 let function = region.function as *const c_void;
                 arch::call_user(
@@ -304,7 +305,7 @@ unsafe extern "C" fn run_all(run: *mut c_void) {
 /// The mappings must be those of the epoch again.
 ///
 /// # Errors
-/// The reason why the buddy's replica is needed, if any of these pages differs.
+/// Fails with the reason why the buddy's replica is needed, if any of these pages differs.
 pub fn compare(
     rt: &Runtime,
     then: &SavedAnnotations,

@@ -1,4 +1,6 @@
-//! Schedule of cuts: the state of `cut`, part of which is saved with a cut.
+//! Schedule of cuts: the state of the runtime's module `cut`.
+//!
+//! A part of the state is saved with a cut.
 
 mod anywhere_agreement;
 mod job_pace;

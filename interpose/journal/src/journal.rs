@@ -1,16 +1,17 @@
 //! Journal of the set-up phase: outcomes of MPI calls, and their replay.
 //!
-//! The journal contains the outcome of every MPI call from the end of `MPI_Init` to the end of the
-//! set-up phase (Cantwell and Nielsen 2018, sections 2.2 to 2.4).
+//! The journal contains the outcome of every MPI call of a set-up phase (Cantwell and Nielsen 2018,
+//! sections 2.2 to 2.4), except those that a replay executes itself, and of clocks and similar
+//! functions of libc (`clock_sources`). The phase begins at the end of `MPI_Init` or at a cut.
 //!
 //! The outcome of a call is its return value and the bytes that it wrote on the program side, with
 //! their addresses. All processes that replay have the layout of the program side of the recorded
 //! run, so a replay writes the bytes to the recorded addresses, and needs the arguments only to
 //! detect a program that makes another call (by their hash). The call table states which memory a
 //! call writes ([`call_outputs`]); bytes of a request are recorded when the request completes. A
-//! replay runs the program from `MPI_Init` in a child process (`replay_child`). Every call is
-//! answered from the journal ([`replay`]), and effects on the outside world are suppressed
-//! ([`syscall_filter`]).
+//! replay runs the program from the beginning of the phase in a child process (`replay_child`).
+//! Every recorded call is answered from the journal ([`replay`]), and effects on the outside world
+//! are suppressed ([`syscall_filter`]).
 
 pub mod address_names;
 mod breakpoint;

@@ -20,8 +20,8 @@
 //!   wait for its vote resume. Its own vote then objects, so no cut is taken.
 //! - A program may wait outside of MPI, for memory or a file for example, for a worker that stands
 //!   still. So a worker that has stood still for long before its third vote resumes, too. After its
-//!   third vote this is not necessary: by the second vote all workers have arrived at a call, from
-//!   which they either vote or resume.
+//!   third vote this is not necessary: by the end of the second vote all workers have arrived at a
+//!   call, from which they either vote or resume.
 //!
 //! All workers number the attempts equally, because no worker begins an attempt before it has seen
 //! the end of the previous one.
@@ -37,6 +37,7 @@ pub use votes::{AgreementVotes, VoteAction, VoteKind, WorkerState};
 pub enum CallAction {
     /// Resume the program.
     Resume,
+    /// Stand still, and poll.
     Stop,
     /// Take the cut, which all workers do.
     Cut,
@@ -51,7 +52,7 @@ enum VotePhase {
     SecondVote {
         agrees: bool,
     },
-    /// Third vote; `agrees` is true if this worker has stood still since the second.
+    /// Third vote; `agrees` is true if this worker knew of no resumption in this attempt.
     ThirdVote {
         agrees: bool,
     },
@@ -113,8 +114,8 @@ impl Agreement {
 
     /// Records the end of the second vote.
     ///
-    /// Returns this worker's third vote, which is true if it stands still since; `None` if the
-    /// attempt is over.
+    /// Returns this worker's third vote, which is true if no worker is known to have resumed in
+    /// this attempt; `None` if the attempt is over.
     pub fn end_second_vote(&mut self, all_agree: bool) -> Option<bool> {
         let agrees = self.last_resumed < self.number;
         self.phase = match all_agree {
@@ -133,7 +134,9 @@ impl Agreement {
         };
     }
 
-    /// True if this worker stands still and may resume after a long wait.
+    /// True if a worker that stands still may resume after a long wait.
+    ///
+    /// The only such time is the second vote.
     pub fn may_resume(&self) -> bool {
         matches!(self.phase, VotePhase::SecondVote { .. })
     }
@@ -163,8 +166,8 @@ impl Agreement {
     pub fn permitted_action(&self) -> CallAction {
         match self.phase {
             VotePhase::Agreed => CallAction::Cut,
-            // If a worker has begun a later attempt, this one is over, and the end of its vote will
-            // arrive.
+            // A resumption in a later attempt shows that the present attempt is over. This worker
+            // stands still until it receives the end of the vote.
             VotePhase::SecondVote { agrees: true } | VotePhase::ThirdVote { agrees: true }
                 if self.last_resumed != self.number =>
             {

@@ -4,12 +4,14 @@
 //!
 //! ```text
 //!   member                  leader of its side              lower one of two leaders
-//!     Come ────────────────►  all have arrived
-//!                             Others(members) ────────────►   both sides have arrived
-//!     nothing else begins  ◄─────────────────────── Hold ──  one process after the other,
-//!     Held ───────────────────────────────────────────────►    in the order of numbers
+//!     Arrived ─────────────►  all have arrived
+//!                             SideArrived(members) ───────►   both sides have arrived
+//!     nothing else begins  ◄──────────────────── Reserve ──  one process after the other,
+//!     Reserved ───────────────────────────────────────────►    in the order of numbers
 //!     enters               ◄────────────────────── Enter ──  all are reserved: enters
 //! ```
+//!
+//! A constructor with a single side has one leader, which also reserves the processes.
 //!
 //! A reserved process enters no collective ([`EntryVotes`]) and no other constructor before this
 //! one. Processes are reserved in one order, so two assemblies never wait for each other (the
@@ -46,24 +48,19 @@ pub struct OtherSide {
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub enum AssemblyMessage {
     /// To the leader of this side: a member has arrived.
-    Arrived {
-        side: u64,
-    },
+    Arrived { side: u64 },
     /// To the other leader: all members of this side have arrived.
     SideArrived {
         name: u64,
         side: u64,
         members: Vec<u32>,
     },
-    Reserve {
-        name: u64,
-    },
-    Reserved {
-        name: u64,
-    },
-    Enter {
-        name: u64,
-    },
+    /// From the reserving leader: enter nothing else before this constructor.
+    Reserve { name: u64 },
+    /// To the reserving leader: this process is reserved.
+    Reserved { name: u64 },
+    /// From the reserving leader: all processes are reserved.
+    Enter { name: u64 },
 }
 
 #[derive(Debug)]
@@ -71,7 +68,7 @@ enum AssemblyStage {
     /// The leader waits for the members of its side.
     GatheringSide,
     /// The leader waits for the other side.
-    Others,
+    AwaitingOtherSide,
     /// The leader reserves all processes in order.
     ///
     /// `all` contains each process with the name that it uses, `reserved_count` is the number of
@@ -85,7 +82,7 @@ enum AssemblyStage {
     Waiting {
         reserving_worker: Option<Worker>,
     },
-    Held,
+    Reserved,
     Entered,
 }
 
@@ -121,7 +118,7 @@ impl Assemblies {
     pub fn is_pending(&self, thread: usize) -> bool {
         self.pending_entries
             .iter()
-            .any(|visit| visit.thread == thread)
+            .any(|entry| entry.thread == thread)
     }
 
     /// Records that a thread has arrived at the entry of a constructor.
@@ -134,8 +131,8 @@ impl Assemblies {
         let stage = if leads {
             AssemblyStage::GatheringSide
         } else {
-            let word = AssemblyMessage::Arrived { side: side.name };
-            self.outgoing.push((side.leader, word));
+            let message = AssemblyMessage::Arrived { side: side.name };
+            self.outgoing.push((side.leader, message));
             AssemblyStage::Waiting {
                 reserving_worker: None,
             }
@@ -149,8 +146,8 @@ impl Assemblies {
     }
 
     /// Records a received message.
-    pub fn receive(&mut self, from: Worker, word: AssemblyMessage) {
-        self.received.push((from, word));
+    pub fn receive(&mut self, from: Worker, message: AssemblyMessage) {
+        self.received.push((from, message));
     }
 
     /// Takes the messages that are to be sent now.
@@ -163,17 +160,17 @@ impl Assemblies {
         let Some(at) = self
             .pending_entries
             .iter()
-            .position(|visit| visit.thread == thread)
+            .position(|entry| entry.thread == thread)
         else {
             return true;
         };
-        let mut visit = self.pending_entries.swap_remove(at);
-        while self.step(me, &mut visit, gatherings) {}
-        if matches!(visit.stage, AssemblyStage::Entered) {
-            gatherings.enter(visit.name);
+        let mut entry = self.pending_entries.swap_remove(at);
+        while self.step(me, &mut entry, gatherings) {}
+        if matches!(entry.stage, AssemblyStage::Entered) {
+            gatherings.enter(entry.name);
             return true;
         }
-        self.pending_entries.push(visit);
+        self.pending_entries.push(entry);
         false
     }
 
@@ -183,87 +180,87 @@ impl Assemblies {
         from: Option<Worker>,
         is_it: impl Fn(&AssemblyMessage) -> bool,
     ) -> Option<(Worker, AssemblyMessage)> {
-        let is_it = |(by, word): &(Worker, AssemblyMessage)| {
-            from.is_none_or(|from| from == *by) && is_it(word)
+        let is_it = |(by, message): &(Worker, AssemblyMessage)| {
+            from.is_none_or(|from| from == *by) && is_it(message)
         };
         let at = self.received.iter().position(is_it)?;
         Some(self.received.remove(at))
     }
 
     /// Returns true if the stage has changed, so that another step may follow.
-    fn step(&mut self, me: Worker, visit: &mut PendingEntry, gatherings: &mut EntryVotes) -> bool {
-        let name = visit.name;
-        let next = match &mut visit.stage {
-            AssemblyStage::GatheringSide => self.after_own_side_arrived(me, &visit.side),
-            AssemblyStage::Others => self.after_other_side_arrived(&visit.side, name),
+    fn step(&mut self, me: Worker, entry: &mut PendingEntry, gatherings: &mut EntryVotes) -> bool {
+        let name = entry.name;
+        let next = match &mut entry.stage {
+            AssemblyStage::GatheringSide => self.after_own_side_arrived(me, &entry.side),
+            AssemblyStage::AwaitingOtherSide => self.after_other_side_arrived(&entry.side, name),
             AssemblyStage::Reserving {
                 all,
-                reserved_count: held,
-                is_requested: is_asked,
+                reserved_count,
+                is_requested,
             } => {
-                let Some(&(next, its_name)) = all.get(*held) else {
+                let Some(&(next, its_name)) = all.get(*reserved_count) else {
                     for &(other, name) in all.iter().filter(|(other, _)| *other != me) {
                         self.outgoing.push((other, AssemblyMessage::Enter { name }));
                     }
-                    visit.stage = AssemblyStage::Entered;
+                    entry.stage = AssemblyStage::Entered;
                     return false;
                 };
-                let is_held = if next == me {
+                let is_reserved = if next == me {
                     gatherings.reserve(name)
-                } else if std::mem::replace(is_asked, true) {
-                    let word = AssemblyMessage::Reserved { name: its_name };
-                    self.take_message(Some(next), |it| *it == word).is_some()
+                } else if std::mem::replace(is_requested, true) {
+                    let message = AssemblyMessage::Reserved { name: its_name };
+                    self.take_message(Some(next), |it| *it == message).is_some()
                 } else {
                     self.outgoing
                         .push((next, AssemblyMessage::Reserve { name: its_name }));
                     false
                 };
-                if is_held {
-                    (*held, *is_asked) = (*held + 1, false);
+                if is_reserved {
+                    (*reserved_count, *is_requested) = (*reserved_count + 1, false);
                 }
-                return is_held;
+                return is_reserved;
             }
             AssemblyStage::Waiting {
                 reserving_worker: None,
             } => {
-                let asked =
-                    self.take_message(None, |word| *word == AssemblyMessage::Reserve { name });
-                asked.map(|(reserving, _)| AssemblyStage::Waiting {
+                let request =
+                    self.take_message(None, |it| *it == AssemblyMessage::Reserve { name });
+                request.map(|(reserving, _)| AssemblyStage::Waiting {
                     reserving_worker: Some(reserving),
                 })
             }
             AssemblyStage::Waiting {
                 reserving_worker: Some(reserving),
             } => {
-                let is_held = gatherings.reserve(name);
-                is_held.then(|| {
+                let is_reserved = gatherings.reserve(name);
+                is_reserved.then(|| {
                     self.outgoing
                         .push((*reserving, AssemblyMessage::Reserved { name }));
-                    AssemblyStage::Held
+                    AssemblyStage::Reserved
                 })
             }
-            AssemblyStage::Held => self
-                .take_message(None, |word| *word == AssemblyMessage::Enter { name })
+            AssemblyStage::Reserved => self
+                .take_message(None, |message| *message == AssemblyMessage::Enter { name })
                 .map(|_| AssemblyStage::Entered),
             AssemblyStage::Entered => None,
         };
-        next.map(|next| visit.stage = next).is_some()
+        next.map(|next| entry.stage = next).is_some()
     }
 
     /// Returns the next stage of a leader if its whole side has arrived.
     fn after_own_side_arrived(&mut self, me: Worker, side: &Side) -> Option<AssemblyStage> {
-        let word = AssemblyMessage::Arrived { side: side.name };
+        let message = AssemblyMessage::Arrived { side: side.name };
         let others = || side.members.iter().filter(|member| **member != me);
-        let has_come = |member: &Worker| {
+        let has_arrived = |member: &Worker| {
             self.received
                 .iter()
-                .any(|(from, it)| from == member && *it == word)
+                .any(|(from, it)| from == member && *it == message)
         };
-        if !others().all(has_come) {
+        if !others().all(has_arrived) {
             return None;
         }
         for &member in others() {
-            self.take_message(Some(member), |it| *it == word);
+            self.take_message(Some(member), |it| *it == message);
         }
         match side.other {
             Some(other) if other.leader < me => {
@@ -281,14 +278,17 @@ impl Assemblies {
                     reserving_worker: None,
                 })
             }
-            Some(_) => Some(AssemblyStage::Others),
+            Some(_) => Some(AssemblyStage::AwaitingOtherSide),
             None => Some(reserving(named_members(side, side.name))),
         }
     }
 
     /// Returns the next stage of the reserving leader if the other side has arrived.
     fn after_other_side_arrived(&mut self, side: &Side, name: u64) -> Option<AssemblyStage> {
-        let is_it = |word: &AssemblyMessage| matches!(word, AssemblyMessage::SideArrived { name: its, .. } if *its == name);
+        let is_it = |message: &AssemblyMessage| match message {
+            AssemblyMessage::SideArrived { name: its, .. } => *its == name,
+            _ => false,
+        };
         let (
             leader,
             AssemblyMessage::SideArrived {

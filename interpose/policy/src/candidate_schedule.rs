@@ -18,17 +18,18 @@ use understudy_settings::Interval;
 const MAX_STRIDE: u64 = 32;
 /// Maximum stride while a worker records a phase.
 ///
-/// The phase should end soon after this worker requests it.
+/// The phase should end soon after the worker requests its end.
 const PHASE_STRIDE: u64 = 2;
 /// Number of votes in an interval: enough for precision, and few enough to cost little.
 const VOTES_PER_INTERVAL: u32 = 50;
 
-/// Flags of a vote.
-///
-/// All workers get the greatest sum of flags of a worker. So a worker with a higher flag hides the
-/// lower flags of other workers.
+// Each worker votes with the sum of its flags, and all workers get the greatest of these sums. So a
+// worker with a higher flag hides the lower flags of other workers.
+/// Flag of a worker that records a phase.
 const IS_RECORDING: i64 = 1;
+/// Flag of a worker in whose view a cut is due.
 const IS_DUE: i64 = 2;
+/// Flag of a worker whose program inhibits cuts.
 const INHIBITS: i64 = 4;
 
 /// Position of the program among the candidates, and the next decision; saved with a cut.
@@ -133,7 +134,7 @@ impl Schedule {
         self.is_postponed = true;
     }
 
-    /// Decides at the candidate of the next decision.
+    /// Decides at a candidate where [`Schedule::is_decision`] is true.
     pub fn decide(&mut self, interval: Interval) -> Decision {
         let is_overdue = std::mem::take(&mut self.is_postponed);
         let takes = match interval {
@@ -153,7 +154,7 @@ impl Schedule {
         }
     }
 
-    /// Evaluates a vote; returns true if a cut is due.
+    /// Evaluates a vote; returns true if a cut is due and not inhibited.
     ///
     /// `interval` is the time between cuts that follows from the vote. The stride follows from the
     /// slowest worker's time per candidate.

@@ -70,7 +70,8 @@ pub fn chooser(uid: u64) -> Worker {
 
 /// Limit of the numbers that a worker chooses.
 ///
-/// Higher numbers belong to duplicates, which all members number without communication.
+/// This number and higher ones belong to duplicates, which all members number without
+/// communication.
 const FIRST_DERIVED: u64 = 1 << 39;
 /// Maximum number of duplicates of one communicator.
 const MAX_DUPLICATES: u64 = 1 << 20;
@@ -93,9 +94,10 @@ pub fn derived_uid(parent: u64, number: u64) -> Option<u64> {
     fits.then_some(parent - own + FIRST_DERIVED + own * MAX_DUPLICATES + number)
 }
 
-/// Returns the lowest `uid` that `worker` may choose, given the existing ones.
+/// Returns a new `uid` of `worker`, which follows its highest existing one.
 ///
-/// The choosing worker is a member, so `known` contains all its choices and their duplicates.
+/// The choosing worker is a member, so `known` contains all its choices that still exist, and their
+/// duplicates.
 pub fn next_uid(worker: Worker, known: impl Iterator<Item = u64>) -> u64 {
     let own = known
         .filter(|&uid| chooser(uid) == worker)

@@ -6,7 +6,8 @@ use std::io;
 
 /// Level of compression.
 ///
-/// The higher levels take ten times as long for a tenth less, as measured with journals.
+/// The higher levels take ten times as long for an output that is a tenth shorter, as measured with
+/// journals.
 const LEVEL: i32 = 1;
 const HEADER: usize = size_of::<u64>();
 /// Limit of original bytes for each compressed byte.
@@ -17,16 +18,16 @@ const MAX_RATIO: usize = 32 << 10;
 /// Compresses bytes.
 ///
 /// # Panics
-/// If memory for the result is missing.
+/// Panics if memory does not suffice for the result.
 pub fn pack(bytes: &[u8]) -> Vec<u8> {
-    let packed = zstd::bulk::compress(bytes, LEVEL).expect("memory takes everything");
+    let packed = zstd::bulk::compress(bytes, LEVEL).expect("memory for the compressed bytes");
     [&(bytes.len() as u64).to_le_bytes(), packed.as_slice()].concat()
 }
 
 /// Restores the input of [`pack`] from its output.
 ///
 /// # Errors
-/// If the bytes are incomplete or damaged.
+/// Fails if the bytes are incomplete or damaged.
 pub fn unpack(packed: &[u8]) -> io::Result<Vec<u8>> {
     let damaged = || io::Error::new(io::ErrorKind::InvalidData, "compressed bytes are damaged");
     let (length, body) = packed.split_first_chunk::<HEADER>().ok_or_else(damaged)?;
@@ -61,7 +62,7 @@ mod tests {
         let mut longer = packed;
         longer[0] ^= 1;
         assert!(unpack(&longer).is_err());
-        // Memory was allocated for this length.
+        // The length is refused before memory is allocated for it.
         longer[7] = 0x70;
         assert!(unpack(&longer).is_err());
         let zeros = vec![0; 64 << 20];

@@ -1,6 +1,6 @@
 //! Agreement of all workers on whether a checkpoint is taken at a cut.
 //!
-//! All workers have stopped there.
+//! All workers have stopped at the cut.
 //!
 //! ```text
 //!   maxima and sums over all ─► compare mappings ─► gather claims ─► decision
@@ -23,9 +23,9 @@ pub const VOTE_NUMBERS: usize = 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CutAbility {
     Now,
-    /// Later: a nonblocking collective is under way.
+    /// At a later cut point, for example because a nonblocking collective is under way.
     Later,
-    /// Impossible at this interval, because of kernel state.
+    /// After the next interval at the earliest, because of kernel state.
     Refused,
     /// Never again: its replicas were released, as the program needed their memory.
     Yielded,
@@ -33,6 +33,7 @@ pub enum CutAbility {
     Never,
 }
 
+/// Abilities, indexed by their number in a vote.
 const ABILITIES: [CutAbility; 5] = [
     CutAbility::Now,
     CutAbility::Later,
@@ -76,7 +77,7 @@ fn with_worker(value: u32, worker: Worker) -> u64 {
     u64::from(value) << 32 | u64::from(u32::MAX - worker.0)
 }
 
-/// Returns the value and the worker of such a number.
+/// Returns the value and the worker of a number that [`with_worker`] has returned.
 fn value_and_worker(number: u64) -> (u32, Worker) {
     ((number >> 32) as u32, Worker(u32::MAX - number as u32))
 }
@@ -177,13 +178,15 @@ pub struct CutSums {
 pub enum CutDecision {
     /// Take a checkpoint.
     Take,
-    /// Take it later: an operation of the program is under way.
+    /// Take it at a later cut point.
+    ///
+    /// A worker cannot be saved now, or not all members have started a collective.
     Postpone,
     /// Take it at the next interval ([`CutAbility::Refused`]).
     Refuse,
     /// Take none, as its replicas do not fit into memory.
     NoRoom(MemoryShortage),
-    /// Take none any more; this worker reports the reason.
+    /// Take no checkpoint any more; `reporter` reports the reason.
     EndProtection {
         reporter: Worker,
         loss: ProtectionLoss,
@@ -216,6 +219,7 @@ pub enum CutAction {
 pub enum CutEvent {
     /// First worker that shares a mapping with another one.
     Mappings(Option<Worker>),
+    /// First lack of memory.
     Claims(Option<MemoryShortage>),
 }
 

@@ -5,8 +5,8 @@
 //! members enter after a unanimous vote. A process approves only one collective at a time, and its
 //! approval stands until the vote is over. So no process waits in a collective for a process inside
 //! of another one, and all processes enter their common collectives in one order. If a process can
-//! approve several collectives, it approves that of the oldest communicator, because others use
-//! this rule, too.
+//! approve several collectives, it approves that of the oldest communicator, a rule by which all
+//! processes choose the same one.
 
 use std::collections::BTreeMap;
 

@@ -4,9 +4,9 @@
 //!
 //! * [`placement`], [`redundancy`]: placement of replicas, whole or as parity;
 //! * [`cut_agreement`], [`memory_demand`]: agreement of stopped workers to take a checkpoint;
-//! * [`pending_stages`], [`max_reduction`]: a checkpoint until its commit, on which workers vote;
-//! * [`recovery_attempt`], [`meeting`], [`replica_inventory`], [`recovery_plan`]: the way back
-//!   after failures, with replacements and sources of replicas;
+//! * [`pending_stages`], [`max_reduction`]: stages of a checkpoint until its commit, and the votes;
+//! * [`recovery_attempt`], [`meeting`], [`replica_inventory`], [`recovery_plan`]: stages and plan
+//!   of a recovery, with replacements and sources of replicas;
 //! * [`candidate_schedule`], [`agreement`]: agreement on the time of a checkpoint;
 //! * [`assembly`], [`gathering`]: order in which threads enter collectives and constructors;
 //! * [`communicator_plan`]: order in which communicators are created in a new MPI instance;

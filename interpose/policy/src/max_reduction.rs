@@ -114,7 +114,7 @@ impl MaxReduction {
 mod tests {
     use super::*;
 
-    /// Limit that no job reaches: 4¹⁶ is more than the number of ranks.
+    /// Number of rounds that no job reaches: 4¹⁶ is more than the number of ranks.
     const MAX_ROUNDS: u32 = 16;
 
     /// Runs the reduction of all workers in lockstep; returns each worker's result.
@@ -157,10 +157,14 @@ mod tests {
     fn a_source_sends_to_this_worker_in_the_same_round() {
         for workers in [1, 2, 3, 5, 16, 17, 100] {
             for me in Worker::all(workers) {
-                let of = |worker| MaxReduction::new(worker, workers, [0; 4]);
+                let reduction_of = |worker| MaxReduction::new(worker, workers, [0; 4]);
                 for round in 0..MAX_ROUNDS {
-                    for source in of(me).sources(round) {
-                        assert!(of(source).destinations(round).any(|worker| worker == me));
+                    for source in reduction_of(me).sources(round) {
+                        assert!(
+                            reduction_of(source)
+                                .destinations(round)
+                                .any(|worker| worker == me)
+                        );
                     }
                 }
             }

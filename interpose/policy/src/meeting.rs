@@ -31,11 +31,13 @@ pub struct MeetingContext<'a> {
 pub enum MeetingAction {
     /// Exchange the spares that the daemon has named; [`Meeting::dead`] need replacements.
     ExchangeHints,
-    /// Choose a checkpoint on disk, as this process's worker of the plan.
+    /// Choose a checkpoint on disk.
+    ///
+    /// Each process acts as the worker that the plan assigns to the process.
     ChooseCheckpoint(Plan),
     /// Exchange the causes of the deaths, and judge whether the program is at fault.
     ///
-    /// `epoch` is that to which the workers would return.
+    /// `epoch` is the one to which the workers would return.
     ExchangeDeaths { epoch: Epoch },
     /// The meeting is over.
     End(Result<Plan, PlanFailure>),
@@ -58,7 +60,7 @@ pub struct Meeting<'a> {
     reports: &'a [ProcessReport],
     dead: Vec<Worker>,
     hints: Vec<RequestedSpare>,
-    /// Plan for a return to a checkpoint on disk, while that is chosen.
+    /// Plan for a return to a checkpoint on disk, until the checkpoint is chosen.
     from_disk: Option<Plan>,
     verdict: Result<Plan, PlanFailure>,
 }
@@ -140,7 +142,7 @@ impl<'a> Meeting<'a> {
         }
     }
 
-    /// Replaces the loss of replicas by a return to a checkpoint on disk.
+    /// Replaces the loss of replicas by a return to the chosen checkpoint, if any.
     fn take_checkpoint(&mut self, chosen: Option<Epoch>) {
         if let (Some(epoch), Some(plan)) = (chosen, self.from_disk.take()) {
             self.verdict = Ok(Plan { epoch, ..plan });

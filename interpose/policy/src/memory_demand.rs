@@ -22,14 +22,14 @@ pub struct MemoryClaim {
 pub struct MemoryShortage {
     /// First worker under the limit.
     pub reporter: Worker,
-    /// Number of pages that the checkpoint needs there.
+    /// Number of pages that the checkpoint needs under the limit.
     pub needed: u64,
-    /// Number of pages that are left there.
+    /// Number of pages that are left under the limit.
     pub free: u64,
 }
 
 impl MemoryClaim {
-    /// Claim of a worker that captures nothing or has no limit.
+    /// Claim of a worker that captures nothing and has no limit.
     pub const NONE: MemoryClaim = MemoryClaim {
         captured: 0,
         free: u64::MAX,

@@ -8,7 +8,8 @@
 //! receive it.
 //!
 //! The caller passes the time, the settings, the deaths of spares and the warnings. The module
-//! computes with floating-point numbers, so the caller masks the program's exceptions.
+//! computes with floating-point numbers, so the caller masks the floating-point exceptions that the
+//! program has enabled.
 
 use std::time::{Duration, Instant};
 use understudy_formats::checkpoint_interval;
@@ -18,11 +19,9 @@ use understudy_settings::Interval;
 
 /// Interval until a cost has been measured.
 const INITIAL_INTERVAL: Duration = Duration::from_secs(10);
-/// Error of modification times.
-///
-/// A file system may be early by a tick of the kernel's clock.
+/// Error of modification times, which may be early by a tick of the kernel's clock.
 const FILE_TIME_ERROR: Duration = Duration::from_millis(10);
-/// Time for which a vote counts failures, in seconds.
+/// Seconds whose number of failures is the rate in a vote.
 const VOTE_SECONDS: f64 = 1e15;
 
 /// A worker's terms for the vote, which computes their maxima.
@@ -44,7 +43,7 @@ impl Failures {
         expected: None,
     };
 
-    /// Returns the mean time between failures that is expected, with that of the setting.
+    /// Returns the expected mean time between failures: that of a warning, or the setting's.
     fn expected(&self, setting: Duration) -> Duration {
         self.expected.unwrap_or(setting)
     }
@@ -69,7 +68,7 @@ pub struct CheckpointPace {
     spares: u32,
     /// Time up to which the rate of failures has been updated.
     counted: Option<Instant>,
-    /// Time after which a warning requests a cut.
+    /// Time of the last warning that requests a checkpoint.
     requested_after: Option<Instant>,
     /// Interval that follows from the maxima over all workers.
     agreed: Option<Duration>,
@@ -134,7 +133,8 @@ impl CheckpointPace {
     /// Records a warning that was found now.
     ///
     /// `before` is the time of the last poll, which found nothing of the warning. Where the age is
-    /// longer than the time since then, the clock of a file server differs.
+    /// longer than the time since then, the clock of a file server differs, and the warning counts
+    /// as written now.
     pub fn warn(&mut self, news: &WarningNews, before: Option<Instant>, now: Instant) {
         if let Some(mtbf) = news.warning.mtbf {
             let failures = Failures {
@@ -156,6 +156,8 @@ impl CheckpointPace {
     }
 
     /// True if a warning requests a checkpoint and no cut has followed.
+    ///
+    /// `last` is the time of the last cut.
     pub fn is_warned(&self, last: Option<Instant>) -> bool {
         self.requested_after
             .is_some_and(|wanted| last.is_none_or(|last| last < wanted))

@@ -9,7 +9,7 @@
 
 use understudy_numbers::Worker;
 
-/// Buddy of each worker; every worker stores the replica of exactly one other.
+/// Buddy of each worker; every worker stores exactly one replica.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Buddies {
     buddy: Vec<Worker>,
@@ -18,8 +18,10 @@ pub struct Buddies {
 
 impl Buddies {
     /// Places the replica of worker r at worker r + offset mod W.
+    ///
+    /// An offset that is a multiple of W counts as 1.
     pub fn rotation(workers: u32, offset: u32) -> Buddies {
-        // With one worker there is no other.
+        // A single worker is its own buddy: 1 is a multiple of 1, too.
         let offset = if offset.is_multiple_of(workers.max(1)) {
             1
         } else {
@@ -128,7 +130,7 @@ impl Buddies {
 mod tests {
     use super::*;
 
-    /// splitmix64
+    /// Random numbers (splitmix64).
     struct Random(u64);
 
     impl Random {
@@ -219,8 +221,8 @@ mod tests {
 
     #[test]
     fn only_what_must_change_is_changed() {
-        // Workers 0, 1 and 2 are on one node, 3 and 4 on others. In a plain rotation, the replica
-        // of worker 0 would be on its own node.
+        // Workers 0, 1 and 2 are on one node, the others on one node each. In a plain rotation, the
+        // replica of worker 0 would be on its own node.
         let buddies = Buddies::place(&[0, 0, 0, 1, 2, 3], 2);
         let all: Vec<u32> = Worker::all(6)
             .map(|worker| buddies.buddy_of(worker).0)

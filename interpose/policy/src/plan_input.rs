@@ -96,25 +96,25 @@ impl<'a> PlanInput<'a> {
         self.inherited_from(worker).find(|kept| kept.reaches(epoch))
     }
 
-    /// True if a replica of a dead worker exists.
+    /// True if a replica of this dead worker at this epoch exists.
     ///
     /// The caller checks that all living workers have this epoch.
     pub fn is_kept(&self, worker: Worker, epoch: Epoch) -> bool {
-        let has_replicas = |holder: Worker| {
-            self.report_of(holder).is_some() || self.inherited_at(holder, epoch).is_some()
+        let has_replicas = |buddy: Worker| {
+            self.report_of(buddy).is_some() || self.inherited_at(buddy, epoch).is_some()
         };
-        let mut holders = self.redundancy.buddies_of(worker).map(has_replicas);
-        let is_held = match self.redundancy.is_parity() {
-            true => holders.all(|has_replicas| has_replicas),
-            false => holders.any(|has_replicas| has_replicas),
+        let mut buddies = self.redundancy.buddies_of(worker).map(has_replicas);
+        let is_stored = match self.redundancy.is_parity() {
+            true => buddies.all(|has_replicas| has_replicas),
+            false => buddies.any(|has_replicas| has_replicas),
         };
-        is_held
+        is_stored
             || self
                 .inherited_at(worker, epoch)
                 .is_some_and(|kept| kept.has_own)
     }
 
-    /// True if this process stores a replica of the worker that was found damaged.
+    /// True if the replica of this worker in this process was found damaged.
     pub fn is_damaged(&self, worker: Worker, process: ProcessNumber) -> bool {
         let replica = DamagedReplica {
             worker,

@@ -24,9 +24,9 @@ pub enum PageQueryKind {
 /// Results of past queries to one buddy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QueryHistory {
-    /// True if the buddy had enough of the pages.
+    /// True if the buddy had enough of the pages of the last query.
     is_worthwhile: bool,
-    /// Epoch of the next query.
+    /// Epoch of the next sample.
     next_query: Epoch,
     /// Number of pages in the checkpoint of the last query.
     pages: u64,
@@ -45,7 +45,7 @@ impl QueryHistory {
             SharedPages::Always if pages > 0 => PageQueryKind::All,
             SharedPages::Auto if pages < MIN_QUERIED_PAGES => PageQueryKind::Nothing,
             SharedPages::Auto if self.is_worthwhile => PageQueryKind::All,
-            // Data that is set up once is in one checkpoint, which is longer than those before.
+            // Data that is set up once is in one checkpoint, with more pages than earlier ones.
             SharedPages::Auto if epoch >= self.next_query || pages > 2 * self.pages => {
                 PageQueryKind::Sample
             }

@@ -2,17 +2,19 @@
 //!
 //! Any failure ends an attempt, and the next one begins with the first stage, in a new generation
 //! of the MPI library. No stage has an error path of its own. This is correct because the replicas
-//! stay intact until the last stage, and because of these waits:
+//! stay intact until the success of the attempt, and because of these waits:
 //!
 //! - [`AwaitAgreement`](AttemptStage::AwaitAgreement): all processes have discarded all checkpoints
 //!   but that of the plan, so files may be rolled back to it;
 //! - [`AwaitFiles`](AttemptStage::AwaitFiles): all nodes have rolled their files back, so files may
 //!   be opened;
+//! - [`AwaitLoads`](AttemptStage::AwaitLoads): all workers have loaded their replicas, and none was
+//!   found damaged, so MPI objects may be created;
 //! - [`AwaitSuccess`](AttemptStage::AwaitSuccess): all workers have restored their memory, and all
 //!   replicas exist again, so processes may resume the program.
 //!
-//! A process may have passed a wait although another one has failed there. Both meet again in the
-//! next generation, whose plan follows from what each of them reports.
+//! A failure can end a wait in one process after another process has passed it. Both meet again in
+//! the next generation, whose plan follows from what each of them reports.
 
 /// Stage of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -26,14 +28,14 @@ pub enum AttemptStage {
     AwaitAgreement,
     UndoFiles,
     AwaitFiles,
-    /// Send and receive the replicas of workers that have none of their own.
+    /// Send and receive the replicas of workers that have no good one of their own.
     Fetch,
     /// Restore the memory of the program.
     Load,
     AwaitLoads,
     /// Create MPI objects again.
     RebuildObjects,
-    /// Create replicas again that were lost with other processes.
+    /// Rebuild replicas that were lost with other processes or are damaged.
     Reprotect,
     AwaitSuccess,
     /// Make the plan the state of the job.
@@ -53,7 +55,7 @@ pub enum AttemptEvent {
     Done,
     /// The meeting has found that the job cannot continue.
     JobLost,
-    /// Another process has failed.
+    /// Another process has failed, or a replica was found damaged.
     Failed,
 }
 

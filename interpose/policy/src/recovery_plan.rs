@@ -22,7 +22,7 @@ pub struct Verdict {
     pub status: c_int,
 }
 
-/// Transfer of a worker's own replica, or of a part, from a buddy.
+/// Transfer of a worker's own replica from a buddy; with parity, of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplicaFetch {
     pub worker: Worker,
@@ -102,14 +102,14 @@ pub enum SourceFailure {
 pub enum PlanFailure {
     /// No process has a committed epoch.
     Init,
-    /// No worker is left.
+    /// No worker's process is left, and no process has a worker's replicas.
     Everyone,
-    /// No replica of a worker is left.
+    /// A worker's replica is lost.
     Copies {
         worker: Worker,
         /// True if the worker has died; otherwise its own replica is damaged.
         died: bool,
-        /// Buddies of the worker, and the reason for each.
+        /// Buddies that cannot provide their data of the worker, and the reason for each.
         buddies: Vec<(Worker, SourceFailure)>,
         epoch: Epoch,
     },
@@ -118,7 +118,7 @@ pub enum PlanFailure {
         worker: Worker,
         /// Epoch of the worker.
         at: Epoch,
-        /// Epoch of the others.
+        /// Last epoch that a process has committed.
         epoch: Epoch,
     },
     /// The program itself is the cause.
@@ -277,15 +277,15 @@ fn failure_of(
 /// Returns the replicas to rebuild.
 fn rebuilds(input: &PlanInput, takeovers: &Takeovers) -> Vec<ReplicaRebuild> {
     let is_gone = |copy: &ReplicaRebuild| {
-        let (holder, has_it) = match (input.report_of(copy.at), takeovers.get(copy.at)) {
+        let (process, has_it) = match (input.report_of(copy.at), takeovers.get(copy.at)) {
             (Some(report), _) => (report.process, true),
             (None, Some(takeover)) => (takeover.process, takeover.layers & (1 << copy.layer) != 0),
             (None, None) => return true,
         };
-        !has_it || input.is_damaged(copy.worker, holder)
+        !has_it || input.is_damaged(copy.worker, process)
     };
     let mut all = all_replicas(input.redundancy, input.workers().len() as u32);
-    // Parity is computed from the contributions of all its workers.
+    // Lost parity is computed anew from the pages of all workers that it covers.
     let mut is_lost_at = vec![false; input.workers().len()];
     for copy in all.iter().filter(|copy| is_gone(copy)) {
         is_lost_at[copy.at.index()] = true;
@@ -295,13 +295,13 @@ fn rebuilds(input: &PlanInput, takeovers: &Takeovers) -> Vec<ReplicaRebuild> {
     all
 }
 
-/// Lists all replicas for a rebuild, after a return to an epoch on disk.
+/// Lists the rebuilds of all replicas.
 pub fn all_replicas(redundancy: &Redundancy, workers: u32) -> Vec<ReplicaRebuild> {
-    let of = |worker: Worker| {
+    let rebuilds_of = |worker: Worker| {
         let buddies = redundancy.buddies_of(worker).enumerate();
         buddies.map(move |(layer, at)| ReplicaRebuild { worker, layer, at })
     };
-    Worker::all(workers).flat_map(of).collect()
+    Worker::all(workers).flat_map(rebuilds_of).collect()
 }
 
 /// Returns the epochs to which all workers may return, the best one first.
@@ -360,28 +360,28 @@ fn candidate_epochs(input: &PlanInput, dead: &[Worker]) -> Result<Vec<Epoch>, Pl
 
 /// True if the epoch after `committed` costs more than `committed`.
 ///
-/// The dead processes have left replicas of `committed`, but not of the later epoch. The latter
-/// would have to be sent, which can take longer than repeating the work between both. If a living
-/// process is reduced, it may even need a replica that such a dead process has stored, and the job
-/// would be lost.
+/// The function is false unless a dead process has left replicas of `committed`, but not of the
+/// later epoch. Replicas of the later epoch would have to be sent, which can take longer than
+/// repeating the work between both epochs. If a living process is reduced, it may even need a
+/// replica that such a dead process has stored, and the job would be lost.
 ///
-/// A process records its replica before it enters the vote that commits the epoch. So no process
-/// can have committed the later one.
+/// A process records its replicas before it enters the vote that commits their epoch. So the dead
+/// process has not voted, and no process can have committed the later epoch.
 fn costs_more(input: &PlanInput, dead: &[Worker], committed: Epoch) -> bool {
     let left = |worker: &Worker| {
         input
             .inherited_from(*worker)
-            .find(|held| held.process.is_some())
-            .filter(|held| held.epoch == committed)
+            .find(|kept| kept.process.is_some())
+            .filter(|kept| kept.epoch == committed)
     };
     let left: Vec<Option<&KeptReplicas>> = dead.iter().map(left).collect();
-    if committed == Epoch::NONE || !left.iter().flatten().any(|held| held.whole.is_none()) {
+    if committed == Epoch::NONE || !left.iter().flatten().any(|kept| kept.whole.is_none()) {
         return false;
     }
-    let most = |of: fn(&ProcessReport) -> u64| input.living.iter().map(of).max().unwrap_or(0);
+    let most = |ns: fn(&ProcessReport) -> u64| input.living.iter().map(ns).max().unwrap_or(0);
     input.living.iter().any(|living| living.is_reduced)
         || left
             .iter()
-            .all(|left| left.is_some_and(|held| held.has_own))
+            .all(|left| left.is_some_and(|kept| kept.has_own))
             && most(|living| living.lost_ns) < most(|living| living.fetch_ns)
 }

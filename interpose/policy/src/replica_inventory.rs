@@ -1,7 +1,7 @@
 //! Replicas in one process, as the process reports them to a recovery.
 //!
-//! The replicas themselves are elsewhere; this module has what is known about them. A worker that
-//! has run since the last recovery is described by its committed and its pending checkpoint alone.
+//! The module describes replicas and stores none. A worker that has run since the last recovery is
+//! described by its committed and its pending checkpoint alone.
 //! The inventory describes the other cases: replicas in a process that has not taken over yet, and
 //! replicas that were found damaged.
 
@@ -39,7 +39,9 @@ impl ReplicaInventory {
         self.kept = Some(left);
     }
 
-    /// Records that all processes roll back to `epoch`: later replicas do not count any more.
+    /// Records that all processes roll back to `epoch`.
+    ///
+    /// Replicas of this epoch and another one count for this epoch only; others stay as they are.
     pub fn resolve(&mut self, epoch: Epoch) {
         if let Some(kept) = &mut self.kept
             && kept.reaches(epoch)

@@ -30,15 +30,15 @@ impl Takeovers {
     /// is not free. Without an epoch, replicas in joining processes do not count.
     ///
     /// # Panics
-    /// If fewer processes join than workers are dead: the process manager starts enough.
+    /// Panics if fewer processes join than workers are dead; the leader has enough started.
     pub fn assign(input: &PlanInput, dead: &[Worker], epoch: Option<Epoch>) -> Takeovers {
         let joining = input.joining();
         assert!(
             dead.len() <= joining.len(),
-            "the process manager has sent too few"
+            "fewer processes join than workers are dead"
         );
         let mut free = FreeProcesses::new(joining);
-        let holders: Vec<Option<&ProcessReport>> = match epoch {
+        let with_replicas: Vec<Option<&ProcessReport>> = match epoch {
             Some(epoch) => free.take_those_with_replicas(dead, epoch),
             None => vec![None; dead.len()],
         };
@@ -50,16 +50,16 @@ impl Takeovers {
             .collect();
         let named: Vec<Option<&ProcessReport>> = dead
             .iter()
-            .zip(&holders)
-            .map(|(worker, holder)| {
-                let spare = holder.is_none().then(|| hints.get(worker))?;
+            .zip(&with_replicas)
+            .map(|(worker, with_replicas)| {
+                let spare = with_replicas.is_none().then(|| hints.get(worker))?;
                 free.take(*spare?)
             })
             .collect();
         let mut rest = free.into_remaining();
-        let chosen = dead.iter().zip(holders).zip(named);
-        let all = chosen.filter_map(|((&worker, holder), named)| {
-            let process = holder.or(named).or_else(|| rest.next())?;
+        let chosen = dead.iter().zip(with_replicas).zip(named);
+        let all = chosen.filter_map(|((&worker, with_replicas), named)| {
+            let process = with_replicas.or(named).or_else(|| rest.next())?;
             let kept = kept_replicas(process, worker, epoch);
             Some(Takeover {
                 worker,
@@ -117,19 +117,19 @@ impl<'a> FreeProcesses<'a> {
         dead: &[Worker],
         epoch: Epoch,
     ) -> Vec<Option<&'a ProcessReport>> {
-        let mut holders: HashMap<Worker, usize> = HashMap::new();
+        let mut first_with_replicas: HashMap<Worker, usize> = HashMap::new();
         for (at, report) in self.processes.iter().enumerate() {
             let kept = report.and_then(|report| report.kept);
             if let Some(kept) = kept.filter(|kept| kept.reaches(epoch)) {
-                holders.entry(kept.own).or_insert(at);
+                first_with_replicas.entry(kept.own).or_insert(at);
             }
         }
-        let holder = |worker| {
-            holders
+        let take_first = |worker| {
+            first_with_replicas
                 .get(worker)
                 .and_then(|&at| self.processes[at].take())
         };
-        dead.iter().map(holder).collect()
+        dead.iter().map(take_first).collect()
     }
 
     /// Takes this process, if it is free.

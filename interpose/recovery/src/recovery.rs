@@ -6,17 +6,19 @@
 //!          → fetch (the dead rank's replica) → load (all) → rebuild → re-protect → resume
 //! ```
 //!
-//! A further failure in any stage is an error of some call. It restarts the sequence, in one more
-//! generation of MPI. Loading is repeated from the replicas, which stay intact.
+//! A further failure in any stage appears as the error of a call, and restarts the sequence in one
+//! more generation of MPI. Loading is repeated from the replicas, which stay intact.
 //!
 //! * `death_history`, `placement_hint`: the state;
 //! * `recovery_state`: the value with this state in the crate's `Runtime`;
 //! * `joining`, `meeting`, `deaths`, `placement`, `silent_nodes`: the agreement;
 //! * `fetch`, `parity_reconstruction`, `transfers`, `reported_replicas`: replicas that are sent
 //!   between workers;
-//! * `load`, `repost`, `partitioned`: memory and requests of the program;
+//! * `load`, `devices`, `rebuild_objects`, `repost`, `partitioned`: memory, accelerators, MPI
+//!   objects and requests of the program;
 //! * `attempt`, `report`, `rollback`, `restart`: the sequence;
-//! * `check`: the entry, from the error of a call.
+//! * `replenish`: new spares after a recovery;
+//! * `check`, `failure_class`: the entry, from the error of a call.
 mod attempt;
 mod check;
 mod death_history;

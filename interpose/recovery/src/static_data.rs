@@ -1,9 +1,10 @@
-//! Static data that replays rebuild, so that replicas omit them.
+//! Static data that a replay or a file restores, so that replicas omit them.
 //!
 //! The method is that of Cantwell and Nielsen 2018, sections 2.3 and 2.4.
 //!
-//! 1. A worker's set-up phase is recorded ([`crate::journal`]). The journal, the state at the begin
-//!    of the phase and the checksums of all pages at its end are the worker's *replay plan*.
+//! 1. A worker's set-up phase is recorded ([`crate::journal`]). The journal, the state at the
+//!    beginning of the phase and the checksums of all pages at its end are the worker's *replay
+//!    plan*.
 //! 2. The worker sends the plan to a buddy, which runs trial replays of the phase (`trial_buddy`).
 //!    The buddy has a template process (`template_process`), which was forked at the end of
 //!    `MPI_Init`. A child of the template process (`replay_child`) replays the phase, and compares
@@ -16,8 +17,9 @@
 //!    it is used.
 //!
 //! The worker's own replica also omits these pages (`own_pages`), since the worker's memory
-//! contains them. A page that the worker changes after the last checkpoint is in neither. If the
-//! worker must roll back then, its template process rebuilds the page.
+//! contains them. The old content of a page that the worker changes after the last checkpoint is
+//! neither in that replica nor in memory. If the worker must roll back then, its template process
+//! rebuilds the page.
 //!
 //! A page that changes after the phase is part of the next checkpoint, and of the replicas from
 //! then on.

@@ -54,7 +54,7 @@ pub static BASE: AtomicUsize = AtomicUsize::new(STACK_END);
 /// Returns the frame of the innermost call under way.
 #[inline]
 pub(super) fn innermost_frame() -> &'static Frame {
-    // SAFETY: a handler runs, and its frame ends at `TOP`.
+    // SAFETY: callers run in a handler, whose call's frame ends at `TOP`.
     unsafe { &*((TOP.load(Ordering::Relaxed) - FRAME_SIZE) as *const Frame) }
 }
 

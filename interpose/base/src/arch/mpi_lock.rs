@@ -97,7 +97,8 @@ pub fn record_other_threads() {
 /// The offset is ignored if the control block of the calling main thread does not contain the
 /// thread's number at this offset.
 pub fn set_thread_number_offset(offset: usize) {
-    // SAFETY: glibc's control block is larger than the offset; gettid(2) has no preconditions.
+    // SAFETY: the caller passes the offset that glibc publishes for its own control block;
+    // gettid(2) has no preconditions.
     let is_confirmed =
         unsafe { *((main_block() + offset) as *const libc::pid_t) == libc::gettid() };
     if is_confirmed {
@@ -334,7 +335,8 @@ pub fn acquire_for_main() {
 /// must not have given the program any result of the call yet.
 pub fn yield_lock() -> Result<(), Rewound> {
     let state = mpi_lock();
-    // A call that is made from a callback cannot be repeated: the callback is not left.
+    // A call that is made from a callback cannot be repeated, because the callback would stay on
+    // the program's stack.
     if state.has_waiters.load(Ordering::Relaxed) == 0 || !outermost_owns_lock() {
         return Ok(());
     }
@@ -371,6 +373,6 @@ pub fn as_program<T>(run: impl FnOnce() -> T) -> T {
 #[inline(always)]
 pub fn set_thread(block: usize) {
     const ARCH_SET_FS: usize = 0x1002;
-    // SAFETY: arch_prctl(2) with the control block of a thread.
+    // SAFETY: callers pass the control block of a thread of this process that exists.
     unsafe { raw_syscall::syscall(libc::SYS_arch_prctl, [ARCH_SET_FS, block, 0, 0, 0, 0]) };
 }

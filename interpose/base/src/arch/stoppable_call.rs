@@ -38,9 +38,9 @@ static STOP_REASON: AtomicU8 = AtomicU8::new(0);
 /// The first signal may arrive where the function cannot be stopped, outside of `guarded`.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Calls `function(argument)` on the runtime's stack, which may call the program.
+/// Calls `function(argument)`, which may call the program, on the runtime's stack.
 ///
-/// Returns `None` if the function has returned.
+/// Returns `None` if the function has returned, or the reason for which it was stopped.
 ///
 /// # Safety
 /// The function's own frames must contain nothing to drop when the program, called by it, is
@@ -113,7 +113,7 @@ pub fn stop(context: &mut libc::ucontext_t, reason: StopReason) -> bool {
 /// function runs.
 pub extern "C" fn stop_at_mpi_call() -> ! {
     STOP_REASON.store(StopReason::Call as u8, Ordering::Relaxed);
-    // SAFETY: the caller runs inside of `guarded`.
+    // SAFETY: this function is the handler of MPI calls only while `guarded` runs the program.
     unsafe { end_guarded_call() }
 }
 
@@ -142,7 +142,7 @@ impl StopTimer {
         };
         let mut number = -1;
         // SAFETY: timer_create(2) reads the event and writes the number; timer_settime(2) reads the
-        // times. Without a timer the program is not stopped.
+        // times. Without a timer the program is not stopped at its time limit.
         unsafe {
             let mut event: libc::sigevent = std::mem::zeroed();
             event.sigev_notify = libc::SIGEV_THREAD_ID;

@@ -54,10 +54,15 @@ pub static DISPATCH: [AtomicPtr<c_void>; SLOTS] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; SLOTS];
 /// Number of slots: those of the call table, then additional ones ([`libc_procedures`]).
 const SLOTS: usize = SLOT_COUNT + libc_procedures::EXTRA_SLOT_COUNT;
-/// First of the slots without an MPI procedure, whose handlers `entry` of the runtime sets.
+/// Slot of the call with which the program's main thread enters a recovery.
+///
+/// The runtime's `entry` sets the handlers of this slot and of the next three.
 pub const RECOVER: usize = SLOT_COUNT + libc_procedures::RECOVER_SLOT;
+/// Slot of the call with which the program ends (exit(3)).
 pub const LEAVE: usize = SLOT_COUNT + libc_procedures::EXIT_SLOT;
+/// Slot of the call with which MPICH's Fortran bindings register proxies for a key's functions.
 pub const KEYVAL_PROXY: usize = SLOT_COUNT + libc_procedures::KEYVAL_PROXY_SLOT;
+/// Slot of the call with which MPICH's bindings mark a generalized request as Fortran's.
 pub const GREQUEST_FORTRAN: usize = SLOT_COUNT + libc_procedures::GREQUEST_FORTRAN_SLOT;
 
 /// Sets the handler of a slot.
@@ -110,9 +115,9 @@ pub unsafe fn call_program(function: *const c_void, arguments: [u64; 5]) -> u64 
 
 /// Acts like [`call_user`], but does not change the thread-local data.
 ///
-/// Saves TOP, lowers it below its own frame, and switches to the stack of the innermost call's
-/// frame, 256 bytes below the stack pointer that this frame contains. The call's frame ends at
-/// TOP, and the frame's last word is the stack pointer.
+/// Saves TOP, lowers TOP below this function's own frame, and switches to the stack of the
+/// innermost call, 256 bytes below the stack pointer in the call's frame. That frame ends at TOP,
+/// and its last word is the stack pointer.
 ///
 /// # Safety
 /// The requirements of [`call_user`] apply.
@@ -181,7 +186,7 @@ pub fn without_mpi<T>(refuse: extern "C" fn() -> !, run: impl FnOnce() -> T) -> 
 
 /// Abandons the program's current callbacks and the calls that have led to them.
 ///
-/// This handler becomes the outermost handler.
+/// The current handler becomes the outermost handler.
 pub fn abandon_callbacks() {
     super::mpi_lock::end_callbacks();
     TOP.store(BASE.load(Ordering::Relaxed), Ordering::Relaxed);

@@ -9,7 +9,7 @@ use understudy_image::pages::{self, AddrRange, PageRun};
 
 /// Annotations of the program, and trust in its functions.
 pub struct AnnotationState {
-    /// Pages that need not be saved.
+    /// Annotations of the program.
     pub(super) marks: StateCell<AllAnnotations>,
     /// True if a function has not undone its changes.
     pub(super) is_distrusted: Cell<bool>,
@@ -75,7 +75,7 @@ impl StepProgress {
 /// All annotations of the program.
 pub(super) struct AllAnnotations {
     pub(super) lasting: SavedAnnotations,
-    /// Memory that is not needed at the next point.
+    /// Memory whose content is not needed after the next point.
     pub(super) discarded: Vec<Annotation>,
     /// Annotations that expired at points since the last cut, if event files are written.
     pub(super) expired: AnnotationList,

@@ -48,9 +48,9 @@ fn extents(slots: &[PageRun]) -> Vec<Extent> {
     slots.iter().map(extent).collect()
 }
 
-/// Releases the slots of `of` that `others` does not contain.
-fn release_others(of: ReplicaSet, others: ReplicaSet, store: &mut PageStore) {
-    let only = pages::subtract(&slots(&of.extents()), &slots(&others.extents()));
+/// Releases the slots of `released` that `retained` does not contain.
+fn release_others(released: ReplicaSet, retained: ReplicaSet, store: &mut PageStore) {
+    let only = pages::subtract(&slots(&released.extents()), &slots(&retained.extents()));
     store.release(extents(&only));
 }
 
@@ -93,10 +93,10 @@ pub fn resolve_inherited(keep: &mut Replicas, agreed: Epoch) {
     count_shares(keep);
 }
 
-/// Reads the replica store that the process manager has passed, if it is new.
+/// Reads the replica store that the node manager has passed, if it is new.
 ///
 /// Returns the number of the job's recoveries at the time of the predecessor's record; `None`
-/// without a predecessor.
+/// without a usable record.
 pub fn read_passed_store(rt: &Runtime) -> Option<u32> {
     if let Some(passed) = reinit::take_store(rt) {
         peers::record_exit_status(passed.from, passed.status);
@@ -161,12 +161,12 @@ fn adopt_store(store: ForeignStore, keep: &mut Replicas) -> Option<AdoptedReplic
         committed,
         whole,
     } = store;
-    let of = |record: &Option<ReplicaRecord>| {
+    let extents_of = |record: &Option<ReplicaRecord>| {
         record
             .as_ref()
             .map_or(Vec::new(), |record| record.kept().extents())
     };
-    let (first, second) = (of(&committed), of(&whole));
+    let (first, second) = (extents_of(&committed), extents_of(&whole));
     let used = extents(&slots(&[&first[..], &second].concat()));
     let store = PageStore::in_files(STORE_CONFIG, files.clone(), &used);
     let unusable = |error: &StoreError| {

@@ -1,4 +1,4 @@
-//! Workers that store replicas of each other.
+//! Buddies of this worker, and workers whose buddy it is.
 
 use crate::world;
 use understudy_job::Runtime;

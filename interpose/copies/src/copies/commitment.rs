@@ -34,7 +34,7 @@ pub fn is_pending() -> bool {
 /// Posts the receives for the heads of the replicas from other workers.
 ///
 /// # Errors
-/// Errors of the MPI library; no receive is pending then.
+/// Fails with the error of the MPI library; `transfers` is empty then.
 pub fn post_receives(rt: &Runtime, transfers: &mut Vec<Transfer>) -> mpi::Result<()> {
     for (_, from) in buddies_by_layer(rt) {
         let mut transfer = Transfer::receive_only();
@@ -51,34 +51,34 @@ pub fn post_receives(rt: &Runtime, transfers: &mut Vec<Transfer>) -> mpi::Result
 /// Makes the captured checkpoint pending and starts to send it.
 ///
 /// # Errors
-/// Errors of the MPI library.
+/// Fails with the error of the MPI library.
 pub fn ship(rt: &Runtime, captured: CapturedState, transfers: Vec<Transfer>) -> mpi::Result<()> {
     let keep = &mut *replicas(rt);
-    let (_, hands) = keep.pending_and_parts();
-    let pending = PendingCheckpoint::begin(rt, captured, transfers, hands);
+    let (_, parts) = keep.pending_and_parts();
+    let pending = PendingCheckpoint::begin(rt, captured, transfers, parts);
     work_flags::set(PENDING);
     keep.pending.insert(pending).ship_copies(rt, &keep.store)
 }
 
 /// Returns the facts that are recorded beside the replicas.
-fn record_context(rt: &Runtime, welcome: Vec<u8>) -> RecordContext {
+fn record_context(rt: &Runtime, job_state: Vec<u8>) -> RecordContext {
     RecordContext {
-        job_state: welcome,
+        job_state,
         reversible: annotations::saved_annotations(rt).reversible_pages(),
     }
 }
 
 /// Advances the pending checkpoint; returns the result of the vote once it is complete.
 ///
-/// `welcome` returns the state of the job that a replacement needs.
+/// `job_state` returns the state of the job that a replacement needs.
 ///
 /// # Errors
-/// Error codes of the MPI library.
-pub fn advance(rt: &Runtime, welcome: impl Fn() -> Vec<u8>) -> mpi::Result<Option<Numbers>> {
+/// Fails with the error of the MPI library.
+pub fn advance(rt: &Runtime, job_state: impl Fn() -> Vec<u8>) -> mpi::Result<Option<Numbers>> {
     let keep = &mut *replicas(rt);
-    let (pending, hands) = keep.pending_and_parts();
+    let (pending, parts) = keep.pending_and_parts();
     match pending {
-        Some(pending) => pending.advance(rt, hands, || record_context(rt, welcome())),
+        Some(pending) => pending.advance(rt, parts, || record_context(rt, job_state())),
         None => Ok(None),
     }
 }
@@ -116,7 +116,7 @@ pub fn commit(rt: &Runtime) {
     fault::point("commit.end", epoch);
 }
 
-/// Commits the pending epoch and returns its number and the time of its begin.
+/// Commits the pending epoch; returns its number and the time of its beginning.
 ///
 /// `None` if no epoch is pending, or if it is incomplete here.
 fn commit_pending(rt: &Runtime, keep: &mut Replicas) -> Option<(Epoch, Instant)> {
@@ -150,7 +150,8 @@ fn commit_pending(rt: &Runtime, keep: &mut Replicas) -> Option<(Epoch, Instant)>
     keep.own.image.elide(&remains.elided, &mut keep.store);
     return_unused(rt, keep, used);
     events::set_epoch(epoch);
-    // If this rank dies now, other workers may not have committed this epoch.
+    // The logs of the epoch before stay: if this rank dies now, other workers may not have
+    // committed the new epoch, and return to the one before.
     let before = Epoch(epoch.0.saturating_sub(1));
     user::forget_before(
         rt,
@@ -183,7 +184,7 @@ pub fn interrupt(rt: &Runtime) -> Option<Epoch> {
     pending.is_complete().then_some(pending.epoch)
 }
 
-/// Returns two costs, in nanoseconds.
+/// Returns two costs, in nanoseconds; 0 if unknown.
 ///
 /// The first is that of a return to the committed epoch instead of the pending one; the second is
 /// that of the transfer of a whole replica.
@@ -214,16 +215,16 @@ pub fn recovery_costs(rt: &Runtime) -> (u64, u64) {
 pub fn is_reduced(rt: &Runtime) -> bool {
     let undoable = annotations::saved_annotations(rt).reversible_pages();
     let lacks = |keep: &Replicas| {
-        let spares = |pending: &PendingCheckpoint| !pending.elided.is_empty();
+        let elides = |pending: &PendingCheckpoint| !pending.elided.is_empty();
         !absent_pages::among(keep.own.image.absent(), &undoable).is_empty()
-            || keep.pending.as_ref().is_some_and(spares)
+            || keep.pending.as_ref().is_some_and(elides)
     };
     rt.copies.keep.borrow().as_ref().is_some_and(lacks)
 }
 
 /// Commits or discards the pending epoch after a failure.
 ///
-/// `agreed` is the last epoch that any worker has committed, to which all workers return.
+/// `agreed` is the epoch to which all workers return.
 pub fn resolve(rt: &Runtime, agreed: Epoch) {
     if let Some(keep) = &mut *rt.copies.keep.borrow_mut() {
         adoption::resolve_inherited(keep, agreed);
@@ -266,7 +267,7 @@ pub fn invalidate_store(rt: &Runtime) {
 }
 
 /// Records the replicas in this process after a recovery.
-pub fn record_replicas(rt: &Runtime, welcome: Vec<u8>) {
+pub fn record_replicas(rt: &Runtime, job_state: Vec<u8>) {
     let Replicas {
         persistent_store: persistent,
         own,
@@ -280,7 +281,7 @@ pub fn record_replicas(rt: &Runtime, welcome: Vec<u8>) {
         persistent.record_committed(
             rt,
             ReplicaSet { own, stored },
-            record_context(rt, welcome),
+            record_context(rt, job_state),
             store,
         );
     }

@@ -38,7 +38,7 @@ enum QueryProgress {
 /// Queries about one checkpoint, by layer.
 pub struct PageQueries {
     layers: Vec<QueryProgress>,
-    /// Number of pages that the buddy has itself.
+    /// Number of pages that each buddy has itself.
     equal_pages: Vec<u64>,
     /// Computation of all pages' identities, and its result.
     identifying: Option<HelperTask>,
@@ -47,13 +47,13 @@ pub struct PageQueries {
 
 impl PageQueries {
     /// Determines the queries to make for a checkpoint.
-    pub fn determine(rt: &Runtime, delta: &Delta, habits: &[QueryHistory]) -> PageQueries {
+    pub fn determine(rt: &Runtime, delta: &Delta, histories: &[QueryHistory]) -> PageQueries {
         let setting = match world::get(rt).redundancy.is_parity() {
-            // Parity is sent, which consists of no worker's pages.
+            // Parity is sent, whose pages are equal to no worker's pages.
             true => SharedPages::Never,
             false => process_info::config().shared_pages,
         };
-        let inquiry = |history: &QueryHistory| match history.question(
+        let progress = |history: &QueryHistory| match history.question(
             setting,
             delta.epoch(),
             delta.page_count(),
@@ -62,8 +62,8 @@ impl PageQueries {
             question => QueryProgress::Due(question),
         };
         PageQueries {
-            layers: habits.iter().map(inquiry).collect(),
-            equal_pages: vec![0; habits.len()],
+            layers: histories.iter().map(progress).collect(),
+            equal_pages: vec![0; histories.len()],
             identifying: None,
             identities: None,
         }
@@ -73,7 +73,7 @@ impl PageQueries {
     pub fn is_over(&self, layer: usize) -> bool {
         self.layers
             .get(layer)
-            .is_none_or(|inquiry| *inquiry == QueryProgress::Over)
+            .is_none_or(|progress| *progress == QueryProgress::Over)
     }
 
     /// Returns the number of pages that the buddy of a layer has itself.
@@ -91,7 +91,7 @@ impl PageQueries {
         rt: &Runtime,
         transfers: &mut [Transfer],
         (delta, state): (&Delta, &EncodedState),
-        hands: &mut CheckpointParts,
+        parts: &mut CheckpointParts,
     ) -> mpi::Result<()> {
         if (0..self.layers.len()).all(|layer| self.is_over(layer)) {
             return Ok(());
@@ -100,24 +100,24 @@ impl PageQueries {
             transfers.iter_mut().enumerate().zip(buddies_by_layer(rt))
         {
             let comm = world::private(rt);
-            let asked = match self.layers.get(layer) {
+            let query = match self.layers.get(layer) {
                 None | Some(QueryProgress::Over | QueryProgress::Due(PageQueryKind::Nothing)) => {
                     continue;
                 }
                 Some(QueryProgress::Due(PageQueryKind::Sample)) => {
                     let runs = deduplication::sample(delta.runs(), SAMPLE_PAGES);
-                    let identities = hands.store.identities(&runs);
-                    Some((PageQuery::new(&runs, identities, hands.store), false))
+                    let identities = parts.store.identities(&runs);
+                    Some((PageQuery::new(&runs, identities, parts.store), false))
                 }
                 Some(QueryProgress::Due(PageQueryKind::All)) => {
-                    self.identities(delta, hands).map(|identities| {
-                        let wanted = PageQuery::new(delta.runs(), identities.clone(), hands.store);
+                    self.identities(delta, parts).map(|identities| {
+                        let wanted = PageQuery::new(delta.runs(), identities.clone(), parts.store);
                         (wanted, true)
                     })
                 }
                 Some(QueryProgress::Sent { .. }) => None,
             };
-            if let Some((wanted, is_all)) = asked {
+            if let Some((wanted, is_all)) = query {
                 transfer.send_query(comm, to, &wanted)?;
                 fault::point("ask.begin", delta.epoch());
                 let pages = wanted.pages().to_vec();
@@ -133,8 +133,8 @@ impl PageQueries {
             };
             let theirs = deduplication::decode_answer(&pages, &answer);
             let counts = [&pages, &theirs].map(|pages| pages::total(pages));
-            hands.query_histories[layer].record_answer(delta.epoch(), delta.page_count(), counts);
-            if hands.query_histories[layer].is_worthwhile()
+            parts.query_histories[layer].record_answer(delta.epoch(), delta.page_count(), counts);
+            if parts.query_histories[layer].is_worthwhile()
                 && !is_all
                 && counts[0] < delta.page_count()
             {
@@ -142,8 +142,8 @@ impl PageQueries {
                 continue;
             }
             self.equal_pages[layer] = counts[1];
-            let outgoing = delta.outgoing(theirs, hands.store, SendOptions::default());
-            let sums = hands.store.sums(&outgoing.runs);
+            let outgoing = delta.outgoing(theirs, parts.store, SendOptions::default());
+            let sums = parts.store.sums(&outgoing.runs);
             transfer.set_outgoing(outgoing, state.clone());
             transfer.set_sums(sums);
             transfer.ship(comm, to)?;
@@ -151,18 +151,18 @@ impl PageQueries {
         Ok(())
     }
 
-    fn identities(&mut self, delta: &Delta, hands: &CheckpointParts) -> Option<&Vec<u64>> {
+    fn identities(&mut self, delta: &Delta, parts: &CheckpointParts) -> Option<&Vec<u64>> {
         if self.identities.is_none() {
             let start = || {
-                hands
+                parts
                     .helper
-                    .start(Box::new(sums::identities_work(delta.runs(), hands.store)))
+                    .start(Box::new(sums::identities_work(delta.runs(), parts.store)))
             };
             let task = self.identifying.get_or_insert_with(start);
-            if !hands.helper.poll(task) {
+            if !parts.helper.poll(task) {
                 return None;
             }
-            self.identities = self.identifying.take().map(|task| hands.helper.wait(task));
+            self.identities = self.identifying.take().map(|task| parts.helper.wait(task));
         }
         self.identities.as_ref()
     }
@@ -181,13 +181,13 @@ impl PageQueries {
 pub fn answer_queries(
     transfers: &mut [Transfer],
     delta: &Delta,
-    hands: &mut CheckpointParts,
+    parts: &mut CheckpointParts,
 ) -> mpi::Result<()> {
     for transfer in transfers {
         if let Some(wanted) = transfer.take_query() {
-            let found = wanted.find_in(&hands.own.image.after(delta), hands.store);
+            let found = wanted.find_in(&parts.own.image.after(delta), parts.store);
             fault::point("ask.end", delta.epoch());
-            transfer.send_answer(wanted.encode_answer(&found), found, hands.store)?;
+            transfer.send_answer(wanted.encode_answer(&found), found, parts.store)?;
         }
     }
     Ok(())

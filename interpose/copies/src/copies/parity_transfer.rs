@@ -1,7 +1,8 @@
 //! Parity instead of whole replicas: messages in a group, and the stored parity.
 //!
 //! Parity restores the content of pages, but not the list of a member's pages nor state outside of
-//! pages. These are small, and the next member of the group stores them: the [`EpochDescription`].
+//! pages. List and state are small, and the next member of the group stores them: the
+//! [`EpochDescription`].
 
 use super::replica::{EncodedState, Replica};
 use super::transfer::{Payload, Transfer};
@@ -153,7 +154,7 @@ impl Folding {
     /// `payloads` are those of the layers.
     ///
     /// # Errors
-    /// The page store has no room for the result.
+    /// Fails if the page store has no room for the result.
     pub fn new(
         payloads: Vec<Payload>,
         parity: &Image,
@@ -180,7 +181,7 @@ impl Folding {
     /// Replaces the stored parity by the result, once the computation is done.
     ///
     /// # Errors
-    /// The result does not follow the stored epoch.
+    /// Fails if the result does not follow the stored epoch.
     pub fn apply(
         mut self,
         is_something: &[u64],

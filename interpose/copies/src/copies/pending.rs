@@ -69,7 +69,7 @@ pub struct PendingCheckpoint {
     /// Vote on the commit, and its result.
     commit: Option<MaxAllreduce>,
     result: Option<Numbers>,
-    /// Time from the begin of the checkpoint until all data were sent.
+    /// Time from the beginning of the checkpoint until all data were sent.
     shipped: Option<Duration>,
 }
 
@@ -90,7 +90,7 @@ impl PendingCheckpoint {
         rt: &Runtime,
         captured: CapturedState,
         transfers: Vec<Transfer>,
-        hands: CheckpointParts,
+        parts: CheckpointParts,
     ) -> PendingCheckpoint {
         let CapturedState {
             delta,
@@ -99,7 +99,7 @@ impl PendingCheckpoint {
             began,
         } = captured;
         let mut pending = PendingCheckpoint {
-            queries: PageQueries::determine(rt, &delta, hands.query_histories),
+            queries: PageQueries::determine(rt, &delta, parts.query_histories),
             epoch: delta.epoch(),
             delta,
             state,
@@ -114,12 +114,12 @@ impl PendingCheckpoint {
             result: None,
             shipped: None,
         };
-        let sums = sums::sums_work(pending.delta.runs(), hands.store);
+        let sums = sums::sums_work(pending.delta.runs(), parts.store);
         let work: HelperWork = if world::get(rt).redundancy.is_parity() {
             let mut combine = XorPlan::default();
-            let (layers, own) = (pending.transfers.len(), &hands.own.image);
+            let (layers, own) = (pending.transfers.len(), &parts.own.image);
             pending.changes =
-                layers::parity_changes(&pending.delta, own, layers, &mut combine, hands.store)
+                layers::parity_changes(&pending.delta, own, layers, &mut combine, parts.store)
                     .unwrap_or_else(|error| {
                         abort_with_error(rt, message::NO_MEMORY_FOR_REPLICAS, &error)
                     });
@@ -133,8 +133,8 @@ impl PendingCheckpoint {
         };
         let is_little = pending.delta.page_count() <= MAX_PAGES_WITHOUT_THREAD;
         pending.preparing = Some(match is_little {
-            true => hands.helper.do_now(work),
-            false => hands.helper.start(work),
+            true => parts.helper.do_now(work),
+            false => parts.helper.start(work),
         });
         pending
     }
@@ -175,12 +175,12 @@ impl PendingCheckpoint {
     }
 
     /// Sends the checksums or, with parity, the changes, after their computation.
-    fn send_checksums(&mut self, rt: &Runtime, hands: &mut CheckpointParts) -> mpi::Result<()> {
+    fn send_checksums(&mut self, rt: &Runtime, parts: &mut CheckpointParts) -> mpi::Result<()> {
         let Some(task) = self.preparing.take() else {
             return Ok(());
         };
-        let sums = &checksums(hands.helper, task);
-        hands.store.set_sums(self.delta.runs(), sums);
+        let sums = &checksums(parts.helper, task);
+        parts.store.set_sums(self.delta.runs(), sums);
         if !world::get(rt).redundancy.is_parity() {
             let sent = self.transfers.iter_mut().enumerate();
             let sent = sent.filter(|(layer, _)| self.queries.is_over(*layer));
@@ -189,7 +189,7 @@ impl PendingCheckpoint {
             return sent.map(give).fold(Ok(()), combine_results);
         }
         let description =
-            EpochDescription::after(&self.delta, &hands.own.image, &self.state, hands.store)
+            EpochDescription::after(&self.delta, &parts.own.image, &self.state, parts.store)
                 .encode();
         for (layer, (transfer, changes)) in self.transfers.iter_mut().zip(&self.changes).enumerate()
         {
@@ -205,7 +205,7 @@ impl PendingCheckpoint {
                 epoch,
                 base,
                 state,
-                hands.store,
+                parts.store,
             );
         }
         self.ship(rt)
@@ -217,23 +217,23 @@ impl PendingCheckpoint {
     /// recorded beside the replicas.
     ///
     /// # Errors
-    /// The library's error.
+    /// Fails with the error of the MPI library.
     pub fn advance(
         &mut self,
         rt: &Runtime,
-        mut hands: CheckpointParts,
+        mut parts: CheckpointParts,
         context: impl Fn() -> RecordContext,
     ) -> mpi::Result<Option<Numbers>> {
         loop {
-            self.poll_messages(rt, &mut hands)?;
-            if !self.is_stage_over(hands.helper) {
+            self.poll_messages(rt, &mut parts)?;
+            if !self.is_stage_over(parts.helper) {
                 return Ok(None);
             }
             match self.stage.step() {
-                Some(PendingAction::SendChecksums) => self.send_checksums(rt, &mut hands)?,
-                Some(PendingAction::Combine) => self.combine(rt, &mut hands),
+                Some(PendingAction::SendChecksums) => self.send_checksums(rt, &mut parts)?,
+                Some(PendingAction::Combine) => self.combine(rt, &mut parts),
                 Some(PendingAction::RecordAndVote) => {
-                    self.record(rt, &mut hands, &context);
+                    self.record(rt, &mut parts, &context);
                     self.vote(rt)?;
                 }
                 Some(PendingAction::Report) => self.report_shipped(rt),
@@ -243,15 +243,15 @@ impl PendingCheckpoint {
     }
 
     /// Makes progress with all messages of the checkpoint.
-    fn poll_messages(&mut self, rt: &Runtime, hands: &mut CheckpointParts) -> mpi::Result<()> {
+    fn poll_messages(&mut self, rt: &Runtime, parts: &mut CheckpointParts) -> mpi::Result<()> {
         for transfer in &mut self.transfers {
-            transfer.poll(rt, hands.store)?;
+            transfer.poll(rt, parts.store)?;
         }
         if self.stage > PendingStage::Preparing {
-            page_queries::answer_queries(&mut self.transfers, &self.delta, hands)?;
+            page_queries::answer_queries(&mut self.transfers, &self.delta, parts)?;
             let captured = (&self.delta, &self.state);
             self.queries
-                .advance(rt, &mut self.transfers, captured, hands)?;
+                .advance(rt, &mut self.transfers, captured, parts)?;
         }
         if let Some(vote) = &mut self.commit
             && self.result.is_none()
@@ -280,14 +280,14 @@ impl PendingCheckpoint {
     }
 
     /// Starts to combine the received data with the stored replicas.
-    fn combine(&mut self, rt: &Runtime, hands: &mut CheckpointParts) {
+    fn combine(&mut self, rt: &Runtime, parts: &mut CheckpointParts) {
         let payloads: Vec<_> = self
             .transfers
             .iter_mut()
             .filter_map(Transfer::take_received)
             .collect();
         let lengths = payloads.iter().map(|payload| payload.bytes()).collect();
-        let received = ReceivedReplicas::new(rt, payloads, self.epoch, hands);
+        let received = ReceivedReplicas::new(rt, payloads, self.epoch, parts);
         self.received = Some((received, lengths));
     }
 
@@ -295,27 +295,27 @@ impl PendingCheckpoint {
     fn record(
         &mut self,
         rt: &Runtime,
-        hands: &mut CheckpointParts,
+        parts: &mut CheckpointParts,
         context: &impl Fn() -> RecordContext,
     ) {
         fault::point("whole.begin", self.epoch);
         let (Some(persistent), Some((received, _))) =
-            (hands.persistent_store.as_deref_mut(), &self.received)
+            (parts.persistent_store.as_deref_mut(), &self.received)
         else {
             return;
         };
-        let image = hands.own.image.after(&self.delta);
+        let image = parts.own.image.after(&self.delta);
         let own = Replica {
-            image: image.without_pages(&self.elided, hands.store),
+            image: image.without_pages(&self.elided, parts.store),
             state: self.state.clone(),
-            script: hands.own.script.clone(),
+            script: parts.own.script.clone(),
         };
-        let stored = received.preview(hands.stored, hands.store);
+        let stored = received.preview(parts.stored, parts.store);
         let replicas = ReplicaSet {
             own: &own,
             stored: &stored,
         };
-        persistent.record_complete(rt, replicas, context(), hands.store);
+        persistent.record_complete(rt, replicas, context(), parts.store);
     }
 
     /// Starts the vote; after an error half-way, other workers may still commit.
@@ -389,7 +389,8 @@ impl PendingCheckpoint {
 
 /// Returns the checksums of captured pages.
 ///
-/// The checksums are wrong if memory of replicas was freed meanwhile.
+/// The checksums are inverted if memory of replicas was freed meanwhile: right checksums of freed
+/// pages would hide the damage.
 fn checksums(helper: &Helper, task: HelperTask) -> Vec<u64> {
     let mut sums = helper.wait(task);
     if headroom::is_memory_released() {

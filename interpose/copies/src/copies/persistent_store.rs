@@ -1,6 +1,6 @@
 //! The persistent replica store: replicas that outlive their process.
 //!
-//! Pages and checksums are in files in memory ([`ArenaFiles`]), of which the process manager has
+//! Pages and checksums are in files in memory ([`ArenaFiles`]), of which the node manager has
 //! descriptors, too. All other data that the use of the replicas requires are recorded in one of
 //! these files ([`ReplicaRecords`]): before this process reports to other processes that its
 //! replicas of an epoch are complete, and again when the epoch is committed. Slots to which a
@@ -78,7 +78,7 @@ pub struct PersistentStore {
     pub(super) committed: Vec<Extent>,
     /// Slots to which the record of the later epoch refers.
     pub(super) whole: Vec<Extent>,
-    /// Worker whose replicas these are, according to the process manager.
+    /// Worker whose replicas these are, as reported to the node manager.
     pub(super) reported_worker: Option<Worker>,
     /// Replicas of a later epoch that were complete in the predecessor.
     ///
@@ -112,10 +112,10 @@ impl ReplicaRecord {
 }
 
 impl ReplicaSet<'_> {
-    /// True if pages are missing that only a replay restores.
+    /// True if pages are missing that only a replay or a file restores.
     ///
-    /// A replay needs more than the recorded data. `reversible` pages are missing in the own
-    /// replica only, and the buddy stores them.
+    /// A replay and a file need more than the recorded data. `reversible` pages are missing in the
+    /// own replica only, and the buddy stores them.
     fn is_reduced(self, reversible: &[PageRun]) -> bool {
         let is_reduced = |copy: &Replica| copy.script.is_some() || !copy.image.absent().is_empty();
         let is_own_reduced = self.own.script.is_some()
@@ -225,7 +225,7 @@ impl PersistentStore {
         store.protect([]);
     }
 
-    /// Invalidates the records and makes the process manager drop the files.
+    /// Invalidates the records and makes the node manager drop the files.
     fn drop_files(&mut self, store: &mut PageStore) {
         self.invalidate(store);
         if self.reported_worker.take().is_some() {
@@ -233,9 +233,9 @@ impl PersistentStore {
         }
     }
 
-    /// Writes a record and passes the files to the process manager.
+    /// Writes a record; returns false if the record does not fit.
     ///
-    /// Returns false if the record does not fit.
+    /// Passes the files to the node manager, unless the node manager has them already.
     fn write_record(
         &mut self,
         rt: &Runtime,

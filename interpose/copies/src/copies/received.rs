@@ -14,6 +14,7 @@ use understudy_image::store::PageStore;
 use understudy_job::Runtime;
 use understudy_numbers::Epoch;
 
+/// Complete received data, which are to be applied to the stored replicas.
 pub enum ReceivedReplicas {
     /// Replicas of all layers.
     Copies(Vec<Payload>),
@@ -33,12 +34,12 @@ impl ReceivedReplicas {
         rt: &Runtime,
         payloads: Vec<Payload>,
         epoch: Epoch,
-        hands: &mut CheckpointParts,
+        parts: &mut CheckpointParts,
     ) -> ReceivedReplicas {
         // With parity there is one image for all layers.
-        let last = hands.stored.len().saturating_sub(1);
+        let last = parts.stored.len().saturating_sub(1);
         for (layer, payload) in payloads.iter().enumerate() {
-            let image = hands.stored[layer.min(last)].image.epoch();
+            let image = parts.stored[layer.min(last)].image.epoch();
             if let Some(base) = payload.base().filter(|&base| base != image) {
                 abort_with_error(rt, message::REPLICA_NOT_STORED, &WrongBase { base, image });
             }
@@ -47,12 +48,12 @@ impl ReceivedReplicas {
             return ReceivedReplicas::Copies(payloads);
         }
         let mut combine = XorPlan::default();
-        let parity = &hands.stored[0].image;
-        let folding = Folding::new(payloads, parity, epoch, &mut combine, hands.store)
+        let parity = &parts.stored[0].image;
+        let folding = Folding::new(payloads, parity, epoch, &mut combine, parts.store)
             .unwrap_or_else(|error| abort_with_error(rt, message::NO_MEMORY_FOR_REPLICAS, &error));
         ReceivedReplicas::Parity {
             folding,
-            task: hands.helper.start(Box::new(move || combine.execute())),
+            task: parts.helper.start(Box::new(move || combine.execute())),
             is_done: false,
         }
     }

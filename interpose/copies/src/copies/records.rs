@@ -1,8 +1,8 @@
 //! Two records in one file, one of which is valid whenever the writer dies.
 //!
-//! A record is written in place of the older one. Its head, which lies in one page, is cleared
-//! first and written last. So a killed process leaves the newer record, the older one, or both,
-//! each with its checksum.
+//! Before the first write, none is valid. A record is written in place of the older one. Its head,
+//! which lies in one page, is cleared first and written last. So a killed process leaves the newer
+//! record, the older one, or both, each with its checksum.
 
 use std::fs::File;
 use std::io;
@@ -49,7 +49,7 @@ impl ReplicaRecords {
     /// Creates the records of new files.
     ///
     /// # Errors
-    /// [`StoreError::Reserve`]
+    /// Fails with [`StoreError::Reserve`] if the files cannot be mapped.
     pub fn new(files: &ArenaFiles) -> Result<ReplicaRecords, StoreError> {
         Ok(ReplicaRecords {
             front: files.map_header()?,
@@ -62,7 +62,7 @@ impl ReplicaRecords {
     /// Opens the records of files that a process has left.
     ///
     /// # Errors
-    /// Errors of reading the files.
+    /// Fails if the files cannot be read or mapped.
     pub fn open(files: &ArenaFiles) -> io::Result<(ReplicaRecords, FoundRecords)> {
         let mut read = Vec::new();
         for (place, &at) in RECORD_OFFSETS.iter().enumerate() {
@@ -91,7 +91,7 @@ impl ReplicaRecords {
     /// Writes a record beside the committed record, in place of the other record.
     ///
     /// # Errors
-    /// The record is too long; the committed record stays.
+    /// Fails if the record is too long; the committed record stays.
     pub fn write(&mut self, record: &[u8], state: RecordState) -> io::Result<()> {
         let place = usize::from(self.committed == Some(0));
         if (record.len() + HEAD_BYTES) as u64 > RECORD_OFFSETS[1] {

@@ -13,7 +13,7 @@ use understudy_image::pages::{PageIndex, PageRun};
 use understudy_image::store::PageStore;
 use understudy_numbers::Worker;
 
-/// Source of a worker's static data.
+/// Static pages of a worker: their source and their expected checksums.
 #[derive(Clone, bincode::Encode, bincode::Decode)]
 pub struct ReplayPlan {
     pub worker: Worker,
@@ -43,7 +43,7 @@ pub struct ReplayedPhase {
     pub duration: Duration,
     /// Data that the phase has read from files, once a trial replay has recorded them.
     pub inputs: Inputs,
-    /// State at the begin of the phase; `None` if that is the end of `MPI_Init`.
+    /// State at the beginning of the phase; `None` if that is the end of `MPI_Init`.
     pub base: Option<ReplayBase>,
 }
 
@@ -67,7 +67,7 @@ impl ReplayBase {
 }
 
 impl ReplayedPhase {
-    /// Returns the size in bytes of the journals, and of the states between them.
+    /// Returns the size in bytes of the journals, and of the replay bases between them.
     fn size(&self) -> usize {
         let base = self.base.as_ref();
         self.journal.len() + base.map_or(0, |base| base.size() + base.before.size())
@@ -97,6 +97,8 @@ pub fn page_sums(layout: &Layout, image: &Image, store: &PageStore, rsp: u64) ->
 
 impl ReplayPlan {
     /// Damages the journal, for tests.
+    ///
+    /// A second call must not flip the bit back, so a bit of a damaged journal is not changed.
     pub fn damage(&mut self, harm: Damage) {
         let PageSource::Replay(replay) = &mut self.source else {
             return;
@@ -109,7 +111,7 @@ impl ReplayPlan {
         }
     }
 
-    /// Returns the size of the journals in bytes.
+    /// Returns the size in bytes of the journals, and of the replay bases between them.
     pub fn journal_bytes(&self) -> u64 {
         match &self.source {
             PageSource::Replay(replay) => replay.size() as u64,
@@ -135,7 +137,9 @@ impl ReplayPlan {
         }
     }
 
-    /// Returns a changed file that a replay would read, if one exists.
+    /// Returns a changed or removed file that replays read.
+    ///
+    /// Replays read only files that are too long to be recorded. `None` if none has changed.
     pub fn changed_input(&self) -> Option<&Path> {
         match &self.source {
             PageSource::Replay(replay) => replay
@@ -145,7 +149,7 @@ impl ReplayPlan {
         }
     }
 
-    /// Returns the duration of the phase; zero if unknown.
+    /// Returns the duration of the phase; zero if the pages come from a file.
     pub fn duration(&self) -> Duration {
         match &self.source {
             PageSource::Replay(replay) => replay.duration,
@@ -161,15 +165,14 @@ impl ReplayPlan {
     /// True if another plan restores one of these pages (sorted numbers) with equal content.
     pub fn has_equal_page(&self, other: &ReplayPlan, pages: &[u64]) -> bool {
         let among = |(page, _): &(PageIndex, u64)| pages.binary_search(&page.0).is_ok();
-        let of = |script: &'_ ReplayPlan| {
-            script
-                .pages
+        let pages_of = |plan: &'_ ReplayPlan| {
+            plan.pages
                 .iter()
                 .flat_map(PageSums::each)
                 .filter(among)
                 .collect()
         };
-        let (ours, others): (HashSet<_>, HashSet<_>) = (of(self), of(other));
+        let (ours, others): (HashSet<_>, HashSet<_>) = (pages_of(self), pages_of(other));
         !ours.is_disjoint(&others)
     }
 
@@ -193,7 +196,7 @@ mod tests {
 
     #[test]
     fn pages_that_differ_are_left_out() {
-        let script = ReplayPlan {
+        let plan = ReplayPlan {
             worker: Worker(0),
             source: PageSource::File(PathBuf::new()),
             pages: vec![
@@ -207,7 +210,7 @@ mod tests {
                 },
             ],
         };
-        let less = script.without_pages(&[11, 20]);
+        let less = plan.without_pages(&[11, 20]);
         let expected: Vec<(u64, Vec<u64>)> = vec![(10, vec![100]), (12, vec![102])];
         let found: Vec<_> = less
             .pages

@@ -1,4 +1,4 @@
-//! Committed replica of a rank: its pages and its other state, with checksums.
+//! Replica of a rank: its pages and its other state, with checksums.
 #![allow(unsafe_code)]
 
 use super::ReplayPlan;
@@ -28,7 +28,7 @@ impl EncodedState {
     }
 }
 
-/// Committed replica of a rank.
+/// Replica of a rank.
 #[derive(Default, bincode::Encode, bincode::Decode)]
 pub struct Replica {
     pub image: Image,
@@ -67,7 +67,8 @@ impl Replica {
             .take(if every { usize::MAX } else { 1 })
         {
             let page = store.ptr(understudy_image::store::Slot(slot));
-            // SAFETY: an allocated slot; a pending checkpoint uses other slots.
+            // SAFETY: the slot is allocated to this image, which is borrowed here; a pending
+            // checkpoint uses other slots.
             unsafe { *page.add(PAGE_SIZE / 3) ^= 4 };
         }
     }

@@ -79,7 +79,7 @@ impl Replicas {
     pub(super) fn pending_and_parts(
         &mut self,
     ) -> (&mut Option<PendingCheckpoint>, CheckpointParts<'_>) {
-        let hands = CheckpointParts {
+        let parts = CheckpointParts {
             store: &mut self.store,
             own: &self.own,
             stored: &self.stored,
@@ -87,7 +87,7 @@ impl Replicas {
             query_histories: &mut self.query_histories,
             persistent_store: self.persistent_store.as_mut(),
         };
-        (&mut self.pending, hands)
+        (&mut self.pending, parts)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Transfers of replicas between ranks, in both directions concurrently.
 //!
 //! A transfer begins with a *head*, one message of at most [`HEAD_BYTES`], for which the receiver
-//! is prepared. The head contains the lengths and checksums of header and state. It also contains
+//! has room. The head contains the lengths and checksums of header and state. It also contains
 //! header and state if both fit; otherwise they follow in separate messages. Then the pages and
 //! their checksums are sent. The checksums may still be in computation when the pages are sent.
 //!
@@ -120,7 +120,8 @@ enum ReceiveStep {
 
 /// Transfer to one rank, from another rank, or in both directions.
 ///
-/// Slots of pages that are received stay allocated until [`Transfer::give_up`].
+/// Slots of pages that are received stay allocated until [`Transfer::take_received`] or
+/// [`Transfer::give_up`].
 pub struct Transfer {
     outgoing: Outgoing,
     header: Vec<u8>,
@@ -171,7 +172,7 @@ fn after_lengths(head: &[u8], length: usize) -> Vec<u8> {
     head[HEAD_NUMBER_BYTES..HEAD_NUMBER_BYTES + length].to_vec()
 }
 
-/// Returns the numbers at the begin of a head.
+/// Returns the numbers at the beginning of a head.
 fn numbers(head: &[u8]) -> [u64; 4] {
     [0, 8, 16, 24].map(|at| u64::from_ne_bytes(head[at..at + 8].try_into().unwrap_or_default()))
 }
@@ -443,9 +444,10 @@ impl Transfer {
         })
     }
 
-    /// Releases the memory of received pages.
+    /// Releases the memory of received pages that were not taken.
     ///
-    /// To be called after the MPI library was reset, which then writes to no buffer any more.
+    /// To be called when the transfer is done or the MPI library was reset: the library then writes
+    /// to no buffer any more.
     pub fn give_up(self, store: &mut PageStore) {
         if let Some(incoming) = self.incoming {
             incoming.cancel(store);

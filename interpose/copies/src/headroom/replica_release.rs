@@ -29,7 +29,7 @@ static COPIES: Mutex<Option<ArenaFiles>> = Mutex::new(None);
 /// Notified when the memory of replicas is needed.
 static REQUESTED: Condvar = Condvar::new();
 
-/// True once this process's replicas are damaged, because the program needed their memory.
+/// True once this process's replicas may be damaged, because the program needs their memory.
 pub fn is_memory_released() -> bool {
     IS_MEMORY_RELEASED.load(Ordering::SeqCst)
 }

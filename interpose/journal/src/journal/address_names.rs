@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use understudy_image::vmas::{self, Vma};
 
-/// Offset in a file, and the index of the requested address.
+/// Address, later relative to the file's base, and the index of the requested address.
 type FileOffset = (u64, usize);
 /// Start, length and name of a function.
 type Function<'a> = (u64, u64, &'a str);

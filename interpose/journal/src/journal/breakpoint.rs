@@ -1,6 +1,7 @@
 //! Hardware breakpoint that counts the entries into one function of the program.
 //!
-//! perf_event_open(2) with `PERF_TYPE_BREAKPOINT`. The program's code is not changed.
+//! The kernel sets the breakpoint (perf_event_open(2) with `PERF_TYPE_BREAKPOINT`). The program's
+//! code is not changed.
 #![allow(unsafe_code)]
 
 use super::names;
@@ -54,7 +55,7 @@ pub enum BreakpointError {
     )]
     Ambiguous(usize),
     /// The kernel refuses the breakpoint.
-    #[error("the kernel sets no breakpoint: {0}; see /proc/sys/kernel/perf_event_paranoid")]
+    #[error("the kernel refuses the breakpoint: {0}; see /proc/sys/kernel/perf_event_paranoid")]
     Refused(io::Error),
 }
 
@@ -62,7 +63,7 @@ pub enum BreakpointError {
 pub struct Breakpoint(File);
 
 impl Breakpoint {
-    /// Watches a function of the program's executable.
+    /// Watches the entries of the calling thread into a function of the program's executable.
     pub fn on_function(name: &str) -> Result<Breakpoint, BreakpointError> {
         let address = address_of(name)?;
         let attributes = Attributes {

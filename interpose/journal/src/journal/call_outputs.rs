@@ -86,7 +86,8 @@ impl<'a> Call<'a> {
     fn array(&self, Numbers(index, bytes): Numbers, count: usize) -> impl Iterator<Item = i64> {
         let address = self.argument(index);
         let count = if address == 0 { 0 } else { count };
-        // SAFETY: the program passed an array with as many elements as the standard requires.
+        // SAFETY: MPI makes the program responsible for an array with as many elements as the
+        // standard requires.
         (0..count).map(move |at| unsafe {
             match bytes {
                 4 => i64::from(*(address as *const c_int).add(at)),

@@ -260,7 +260,7 @@ impl JournalReader {
         Ok(self.calls.get(at))
     }
 
-    /// Decodes a record, and allocates only for bytes that follow.
+    /// Decodes a record; allocates memory only for bytes that exist.
     fn record(&mut self) -> Result<Record, FormatError> {
         let (slot, arguments, result, count): (u16, u32, u64, u64) = self.decode()?;
         let piece = |_| {
@@ -388,7 +388,9 @@ mod tests {
         assert_eq!(Journal::decode(b"short").unwrap_err(), FormatError::Foreign);
     }
 
-    /// The reader allocated memory for lengths that bytes only claimed.
+    /// Entries announce more records, pieces or bytes than follow; the reader reports damage.
+    ///
+    /// The reader once allocated memory for the announced lengths.
     #[test]
     fn lengths_without_content_are_damage() {
         let most = u64::MAX >> 1;

@@ -68,7 +68,7 @@ pub struct Inputs {
     is_recorded: bool,
     /// Keys of calls (`syscall_filter`) and their outcomes, in the order of the calls.
     outcomes: Vec<(Vec<u8>, SyscallOutcome)>,
-    /// Contents of files, compressed (LZ4 block format with the size in front).
+    /// Contents of files, compressed ([`compression`]).
     contents: Vec<Vec<u8>>,
     long: Vec<LongFile>,
     /// Bytes that have been recorded.
@@ -89,7 +89,7 @@ impl Inputs {
         self.size
     }
 
-    /// True if nothing has been recorded.
+    /// True if no outcome has been recorded.
     pub fn is_empty(&self) -> bool {
         self.outcomes.is_empty()
     }
@@ -216,12 +216,12 @@ mod tests {
 
     #[test]
     fn each_call_gets_its_outcomes_in_order() {
-        let mut asked = ReplayInputs::new(Inputs::with_room(1000));
+        let mut first = ReplayInputs::new(Inputs::with_room(1000));
         for (call, value) in [(b"a", 1), (b"b", 2), (b"a", 3)] {
-            assert_eq!(asked.next(call), None);
-            asked.record(call.to_vec(), result(value)).unwrap();
+            assert_eq!(first.next(call), None);
+            first.record(call.to_vec(), result(value)).unwrap();
         }
-        let mut again = ReplayInputs::new(asked.into_inputs());
+        let mut later = ReplayInputs::new(first.into_inputs());
         for (call, outcome) in [
             (b"b", Some(2)),
             (b"a", Some(1)),
@@ -229,30 +229,30 @@ mod tests {
             (b"a", None),
             (b"c", None),
         ] {
-            assert_eq!(again.next(call), outcome.map(result));
+            assert_eq!(later.next(call), outcome.map(result));
         }
         // Calls beyond the record are not recorded.
-        again.record(b"c".to_vec(), result(4)).unwrap();
-        assert_eq!(again.into_inputs().outcomes.len(), 3);
+        later.record(b"c".to_vec(), result(4)).unwrap();
+        assert_eq!(later.into_inputs().outcomes.len(), 3);
     }
 
     #[test]
     fn the_record_does_not_exceed_its_room() {
-        let mut asked = ReplayInputs::new(Inputs::with_room(100));
-        let number = asked.store(&[7; 500]).unwrap();
+        let mut first = ReplayInputs::new(Inputs::with_room(100));
+        let number = first.store(&[7; 500]).unwrap();
         assert_eq!(
-            asked.store(&[7; 500]),
+            first.store(&[7; 500]),
             Some(number),
             "the same contents are kept once"
         );
-        assert_eq!(asked.content(number).unwrap(), [7; 500]);
+        assert_eq!(first.content(number).unwrap(), [7; 500]);
         let noise: Vec<u8> = (0..500u32)
             .map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8)
             .collect();
-        assert_eq!(asked.store(&noise), None);
-        assert!(!asked.may_store(1 << 20));
-        while asked.record(b"call".to_vec(), result(0)).is_ok() {}
-        let inputs = asked.into_inputs();
+        assert_eq!(first.store(&noise), None);
+        assert!(!first.may_store(1 << 20));
+        while first.record(b"call".to_vec(), result(0)).is_ok() {}
+        let inputs = first.into_inputs();
         assert!((80..=100).contains(&inputs.size()), "{}", inputs.size());
     }
 
@@ -260,12 +260,12 @@ mod tests {
     fn a_long_file_that_changes_is_named() {
         let path = std::env::temp_dir().join(format!("understudy-inputs-{}", std::process::id()));
         std::fs::write(&path, "before").unwrap();
-        let mut asked = ReplayInputs::new(Inputs::with_room(0));
-        asked.add_long_file(
+        let mut first = ReplayInputs::new(Inputs::with_room(0));
+        first.add_long_file(
             path.clone(),
             FileIdentity::new(&std::fs::metadata(&path).unwrap()),
         );
-        let inputs = asked.into_inputs();
+        let inputs = first.into_inputs();
         assert_eq!(inputs.changed_long_file(), None);
         std::fs::write(&path, "after it").unwrap();
         assert_eq!(inputs.changed_long_file(), Some(path.as_path()));

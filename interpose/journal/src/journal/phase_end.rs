@@ -83,7 +83,7 @@ pub struct PhaseEndDetector {
 }
 
 impl PhaseEndDetector {
-    /// Starts at the end of `MPI_Init`.
+    /// Starts at the beginning of a phase.
     pub fn new(rt: &Runtime, rule: &InitEndRule) -> PhaseEndDetector {
         let breakpoint = match rule {
             InitEndRule::Function(name) => Breakpoint::on_function(name)
@@ -111,7 +111,7 @@ impl PhaseEndDetector {
         }
     }
 
-    /// Returns the time since the begin of the phase.
+    /// Returns the time since the beginning of the phase.
     pub fn elapsed(&self) -> Duration {
         self.began.elapsed()
     }

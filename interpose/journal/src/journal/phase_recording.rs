@@ -17,8 +17,10 @@ use understudy_settings::InitEndRule;
 /// Starts the recording of a phase.
 ///
 /// `MPI_Init`, or the cut for the epoch `base`, is about to return to the program. The recording
-/// ends when the rule is satisfied, or when the journal is longer than `limit` returns. If
-/// `records` is false, only the end of the phase is detected, and no journal is written.
+/// ends at a cut at which all workers agree, each of them by its rule. It is abandoned if the
+/// journal exceeds the result of `limit`, if the program creates threads, or at a call that cannot
+/// be recorded. If `records` is false, only the end of the phase is detected, and no journal is
+/// written.
 pub fn start(
     rt: &Runtime,
     rule: &InitEndRule,
@@ -205,6 +207,8 @@ pub fn take_cut_request(rt: &Runtime) -> bool {
 
 /// Returns true if this worker's phase may end at this cut.
 ///
+/// The result is also true if no phase is recorded.
+///
 /// `is_regular` is true if the cut is taken for another reason than the end of a phase.
 pub fn may_end(rt: &Runtime, is_regular: bool) -> bool {
     let mut guard = rt.journal.recording.borrow_mut();
@@ -257,6 +261,8 @@ pub fn end_at_cut(rt: &Runtime, epoch: Epoch) {
 }
 
 /// Returns the phase that ended with this epoch, when the epoch is committed.
+///
+/// A phase that ended with an earlier epoch is dropped.
 pub fn take_ended(rt: &Runtime, committed: Epoch) -> Option<RecordedPhase> {
     let mut recording = rt.journal.recording.borrow_mut();
     let is_over = matches!(&*recording, RecordingStage::Ended(phase) if phase.epoch <= committed);

@@ -24,7 +24,7 @@ pub struct RecordedPhase {
     pub(super) limit_bytes: usize,
     /// Returns the present limit of the journal in bytes.
     pub(super) limit: fn() -> usize,
-    /// True if all workers agree that the phase ends at the next cut.
+    /// True if all workers agree that the phase ends at the cut under way.
     pub(super) is_agreed: bool,
     /// Epoch at the end of the phase.
     pub(super) epoch: Epoch,

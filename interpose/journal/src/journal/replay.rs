@@ -28,7 +28,7 @@ pub enum ReplayError {
     Input(u64),
 }
 
-/// Runs the program from `begin` to the call that follows the journal's last.
+/// Runs the program from `begin` to the call that follows the last recorded one.
 ///
 /// The journal's first record is the outcome of the call at `begin`. `end` is slot and hash of the
 /// arguments of the call that ends the replay. The program runs on its own stack; its calls reach
@@ -36,8 +36,8 @@ pub enum ReplayError {
 /// stack and does not return ([`arch::leave_user`]); this function then returns the reason.
 ///
 /// # Safety
-/// The program side must be as it was at `begin`. It is changed, and the dispatch table is changed
-/// permanently.
+/// The program side must be as it was at `begin`. The replay changes the program side, and changes
+/// the dispatch table permanently.
 pub unsafe fn run(
     rt: &Runtime,
     journal: &[u8],
@@ -74,7 +74,7 @@ pub unsafe fn run(
 /// Returns the answer to the call in the top frame.
 extern "C" fn answer() -> AnsweredResult {
     let rt = DOOR.get();
-    // The borrow ends here, as `end_replay` drops nothing.
+    // The borrow must end here, because `end_replay` drops no values.
     let answer = match &mut *rt.journal.replay.borrow_mut() {
         Some(progress) => progress.answer(),
         None => Err(ReplayEnd {

@@ -1,8 +1,8 @@
 //! Rows of the call table: arguments and outputs of procedures and clock functions.
 //!
-//! An output consists of a number of units. That number is the product of the output's amounts. For
-//! example, the receive buffer of `MPI_Gather` has `recvcount` × members of the communicator units
-//! of the type `recvtype`, at the root only.
+//! An output consists of units, whose number is the product of the output's amounts. For example,
+//! the receive buffer of `MPI_Gather` at the root consists of `recvcount` × members of the
+//! communicator units of the type `recvtype`; other members have no such output.
 
 /// Index of an argument that is an integer or points to integers, and their size.
 ///

@@ -8,12 +8,12 @@
 //!
 //! - Harmless calls are executed.
 //! - Queries about files are answered from the record of the first trial replay (`queries`).
-//! - Opened files are files in memory, with the recorded contents or empty (`files`).
+//! - Files that the program opens are replaced by files in memory, with the recorded contents or
+//!   empty (`files`). Directories, devices, libraries and very long files are opened themselves.
 //! - Other changes return success without effect.
 //! - A call that cannot be emulated ends the replay.
 //!
-//! After the replay the files in memory are replaced by the program's own, when the program's state
-//! is loaded.
+//! The files in memory end with the child process that replays.
 
 mod emulate;
 mod files;

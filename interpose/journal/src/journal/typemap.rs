@@ -166,7 +166,7 @@ fn measure(rt: &Runtime, datatype: VirtDatatype) -> ((isize, usize), isize, usiz
     let (mut bound, mut extent, mut true_bound, mut true_extent, mut size) =
         (0isize, 0isize, 0isize, 0isize, 0);
     let real = real_datatype(rt, datatype);
-    // SAFETY: local queries of a datatype.
+    // SAFETY: local queries of a valid datatype; the results have room.
     unsafe {
         real::PMPI_Type_get_extent(real, &mut bound, &mut extent);
         real::PMPI_Type_get_true_extent(real, &mut true_bound, &mut true_extent);
@@ -202,8 +202,8 @@ pub fn spread(
                 address.wrapping_add_signed(element * map.extent + offset),
                 length.min(left),
             );
-            // A single piece includes gaps, so a piece of `length` bytes has `size` bytes of data.
-            // More bytes are recorded than were received.
+            // A single piece may include gaps: then a piece of `length` bytes has only `size` bytes
+            // of data, and more bytes are recorded than were received.
             left = if map.pieces.len() == 1 {
                 left.saturating_sub(map.size)
             } else {

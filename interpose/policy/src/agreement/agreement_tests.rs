@@ -209,15 +209,15 @@ impl AgreementTestJob {
         }
     }
 
-    /// Takes the cut; asserts that all other workers arrive without another step.
+    /// Takes the cut; asserts that each other worker has taken it or stands still.
     fn cut(&mut self, who: usize) {
         let number = self.workers[who].votes.agreement.number();
         for other in &self.workers {
             let has_taken = other.cuts > self.workers[who].cuts;
-            assert!(!other.is_blind || has_taken, "{other:?} does not look");
+            assert!(!other.is_blind || has_taken, "{other:?} does not poll");
             assert!(
                 has_taken || other.votes.agreement.permitted_action() != CallAction::Resume,
-                "{other:?} goes on"
+                "{other:?} resumes"
             );
             assert!(has_taken || other.votes.agreement.number() == number);
         }
@@ -242,12 +242,12 @@ impl AgreementTestJob {
         {
             return false;
         }
-        let looks =
+        let polls =
             self.workers[who].votes.agreement.is_under_way() || self.workers[who].is_requested;
         match next {
             // A worker in a wait without polling receives no request before the wait is over.
             Step::Receive(_) | Step::Send(_)
-                if !self.workers[who].is_blind && looks && !self.poll(who) =>
+                if !self.workers[who].is_blind && polls && !self.poll(who) =>
             {
                 return true;
             }
@@ -262,8 +262,8 @@ impl AgreementTestJob {
             Step::Await(_) => {}
             Step::Collective(number) => {
                 if !self.collectives[number].entered.contains(&who) {
-                    // At the entry it may poll for a while; a worker that stands still there stays.
-                    if looks && self.dice.below(2) == 0 {
+                    // A worker may poll at the entry; one that stands still there does not enter.
+                    if polls && self.dice.below(2) == 0 {
                         self.poll(who);
                     }
                     if self.workers[who].votes.agreement.permitted_action() == CallAction::Stop {
@@ -299,7 +299,7 @@ impl AgreementTestJob {
             } else {
                 idle + 1
             };
-            assert!(idle < 10_000, "no worker gets on: {self:#?}");
+            assert!(idle < 10_000, "no worker proceeds: {self:#?}");
         }
     }
 }

@@ -1,32 +1,34 @@
-//! Votes of an agreement: their numbers, and the attempts that follow each other.
+//! Votes of an agreement: their numbers, and the decision when the next attempt begins.
 
 use super::{Agreement, CallAction};
 use crate::max_reduction::Numbers;
 use crate::pace::Terms;
 use std::time::Duration;
 
-/// Number of attempts in direct succession, if the only obstacle was that a worker resumed.
+/// Maximum number of attempts in direct succession, each ended only by a worker that resumed.
 const MAX_ATTEMPTS: u32 = 6;
 /// Delay of the next attempt after a worker has given up.
 ///
-/// The unit is the time for which the worker was stopped.
+/// The unit is the stop time after which the worker has given up.
 const PAUSE_FACTOR: u32 = 10;
-/// Longest time for which a worker stops before it gives up.
+/// Limit up to which the stop time of a worker is doubled.
 const MAX_STOP_TIME: Duration = Duration::from_secs(64);
 
-/// Vote of a worker that has resumed, in the second and the third vote.
+/// Objection of a worker that knows of a resumption in this attempt.
+///
+/// The first vote does not contain this objection.
 const HAS_RESUMED: i64 = 1;
-/// Vote for another objection.
+/// Objection of a worker that must not be cut here; hides [`HAS_RESUMED`] of other workers.
 const OBJECTS: i64 = 2;
 
-/// Vote of an attempt.
+/// Vote of an attempt, described by the statement that a unanimous vote proves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VoteKind {
     /// All workers poll at each call.
     First,
-    /// All have stopped.
+    /// All workers have stopped.
     Second,
-    /// All are still stopped.
+    /// All workers are still stopped.
     Third,
 }
 
@@ -52,7 +54,7 @@ pub struct WorkerState {
     pub candidates: u64,
 }
 
-/// Agreements of one worker, with the votes.
+/// Attempts of one worker to agree on a cut, with their votes.
 #[derive(Clone, Copy, Debug)]
 pub struct AgreementVotes {
     pub agreement: Agreement,
@@ -61,7 +63,7 @@ pub struct AgreementVotes {
     terms: Terms,
     /// Number of attempts in direct succession.
     attempts: u32,
-    /// Longest time for which this worker stops; it doubles whenever the worker has given up.
+    /// Time after which this worker, once stopped, gives up; doubled whenever it has given up.
     stop_time: Duration,
     /// True if this worker has given up in this attempt.
     has_given_up: bool,

@@ -26,7 +26,7 @@ enum Call {
 struct Comm {
     members: Vec<Member>,
     /// Votes on the current collective, by process.
-    words: BTreeMap<usize, bool>,
+    votes: BTreeMap<usize, bool>,
     /// Result of the last round, and the processes that have not read it.
     last_result: Option<(bool, Vec<usize>)>,
 }
@@ -174,9 +174,9 @@ impl AssemblyTestJob {
                 let side = side_of(number, sides, process);
                 let (enters, messages) =
                     assemble(&mut self.processes[process], (process, thread), side);
-                for (to, word) in messages {
+                for (to, message) in messages {
                     let way = self.on_their_way.entry((process, to.index()));
-                    way.or_default().push_back(word);
+                    way.or_default().push_back(message);
                 }
                 enters
             }
@@ -199,11 +199,11 @@ impl AssemblyTestJob {
             return;
         }
         let at = self.dice.below(ways);
-        if let Some((&(from, to), words)) = self.on_their_way.iter_mut().nth(at) {
-            if let Some(word) = words.pop_front() {
-                self.processes[to].assemblies.receive(worker(from), word);
+        if let Some((&(from, to), queue)) = self.on_their_way.iter_mut().nth(at) {
+            if let Some(message) = queue.pop_front() {
+                self.processes[to].assemblies.receive(worker(from), message);
             }
-            self.on_their_way.retain(|_, words| !words.is_empty());
+            self.on_their_way.retain(|_, queue| !queue.is_empty());
         }
     }
 
@@ -213,10 +213,10 @@ impl AssemblyTestJob {
     fn simulate_library(&mut self, number: usize) {
         let members = self.calls[number].members().len();
         if let Call::Collective(comm) = &mut self.calls[number]
-            && comm.words.len() == members
+            && comm.votes.len() == members
         {
-            let would_enter = comm.words.values().all(|&word| word);
-            comm.words.clear();
+            let would_enter = comm.votes.values().all(|&vote| vote);
+            comm.votes.clear();
             comm.last_result = Some((
                 would_enter,
                 comm.members.iter().map(|&(process, _)| process).collect(),
@@ -239,7 +239,7 @@ impl AssemblyTestJob {
 fn gather(own: &mut Process, (process, thread): Member, number: usize, comm: &mut Comm) -> bool {
     let is_alone = own.threads.len() == 1;
     if !std::mem::replace(&mut own.threads[thread].is_waiting, true) {
-        comm.words
+        comm.votes
             .insert(process, own.gatherings.arrive(number as u64, is_alone));
         return false;
     }
@@ -254,7 +254,7 @@ fn gather(own: &mut Process, (process, thread): Member, number: usize, comm: &mu
         own.gatherings.enter(number as u64);
         return true;
     }
-    comm.words
+    comm.votes
         .insert(process, own.gatherings.next_vote(number as u64));
     false
 }
@@ -281,7 +281,7 @@ fn no_thread_waits_for_ever_and_all_enter_in_one_order() {
         while !job.is_over() {
             job.step();
             steps += 1;
-            assert!(steps < 400_000, "seed {seed} waits for ever");
+            assert!(steps < 400_000, "seed {seed} waits forever");
         }
         for one in &job.processes {
             for other in &job.processes {

@@ -29,10 +29,10 @@ fn lost_worker(living: &[ProcessReport], workers: u32) -> Option<u32> {
     }
 }
 
-fn worker(process: u32, part: u32, committed: u64) -> ProcessReport {
+fn worker(process: u32, number: u32, committed: u64) -> ProcessReport {
     ProcessReport {
         process: ProcessNumber(process),
-        worker: Some(Worker(part)),
+        worker: Some(Worker(number)),
         committed: Epoch(committed),
         ..ProcessReport::default()
     }
@@ -46,7 +46,7 @@ fn joining(process: u32) -> ProcessReport {
 }
 
 fn with_replicas(process: u32, own: u32, layers: u64, epoch: u64) -> ProcessReport {
-    let held = KeptReplicas {
+    let kept = KeptReplicas {
         own: Worker(own),
         has_own: true,
         layers,
@@ -55,15 +55,15 @@ fn with_replicas(process: u32, own: u32, layers: u64, epoch: u64) -> ProcessRepo
         process: None,
     };
     ProcessReport {
-        kept: Some(held),
+        kept: Some(kept),
         ..joining(process)
     }
 }
 
-fn whole(identity: ProcessReport, whole: u64) -> ProcessReport {
+fn whole(report: ProcessReport, whole: u64) -> ProcessReport {
     ProcessReport {
         complete: Some(Epoch(whole)),
-        ..identity
+        ..report
     }
 }
 
@@ -81,7 +81,7 @@ fn fetch(worker: u32, from: u32) -> ReplicaFetch {
     ReplicaFetch { worker, from }
 }
 
-fn remake(worker: u32, layer: usize, at: u32) -> ReplicaRebuild {
+fn rebuild(worker: u32, layer: usize, at: u32) -> ReplicaRebuild {
     let (worker, at) = (Worker(worker), Worker(at));
     ReplicaRebuild { worker, layer, at }
 }
@@ -107,7 +107,7 @@ fn the_lowest_joining_process_replaces_the_lowest_failed_worker() {
             takeovers: vec![takeover(1, 4)],
             process_of: processes([0, 4, 2, 3]),
             fetches: vec![fetch(1, 3)],
-            rebuilds: vec![remake(3, 0, 1)],
+            rebuilds: vec![rebuild(3, 0, 1)],
             lost: None,
         }
     );
@@ -255,12 +255,12 @@ fn what_is_lost_in_memory_may_be_on_disk() {
     );
 }
 
-fn refusing(mut identity: ProcessReport, worker: u32, at: u32) -> ProcessReport {
-    identity.damaged.push(DamagedReplica {
+fn refusing(mut report: ProcessReport, worker: u32, at: u32) -> ProcessReport {
+    report.damaged.push(DamagedReplica {
         worker: Worker(worker),
         at: ProcessNumber(at),
     });
-    identity
+    report
 }
 
 #[test]
@@ -276,7 +276,7 @@ fn a_damaged_copy_is_not_used_and_is_rebuilt() {
     assert_eq!(plan.fetches, [fetch(1, 3)]);
     assert_eq!(
         plan.rebuilds,
-        [remake(0, 0, 1), remake(1, 0, 2), remake(3, 1, 1)]
+        [rebuild(0, 0, 1), rebuild(1, 0, 2), rebuild(3, 1, 1)]
     );
     // With one replica per worker, worker 1 is lost.
     let damaged = |died, buddies| PlanFailure::Copies {
@@ -316,9 +316,9 @@ fn a_damaged_copy_is_not_used_and_is_rebuilt() {
     assert_eq!(make(&living, 2, 1), Err(lost));
 }
 
-/// For all hints, a plan contains each dead worker and each process at most once.
+/// Hints of living, idle processes are followed; other hints and second hints are ignored.
 ///
-/// A plan uses only living, idle processes.
+/// For all hints, a plan contains each dead worker once, and each process at most once.
 #[test]
 fn a_placement_hint_counts_if_it_is_possible() {
     let living = [
@@ -344,11 +344,12 @@ fn a_placement_hint_counts_if_it_is_possible() {
     );
     assert_eq!(takeovers(&[(2, 4)]), [takeover(1, 5), takeover(2, 4)]);
     let by_rule = [takeover(1, 4), takeover(2, 5)];
-    // Hints of a worker, a missing process, a dead one, an invalid number, and other workers.
+    // Hints that name a worker's process, a missing process, a dead one, an invalid number, or
+    // workers that are not dead.
     assert_eq!(takeovers(&[(1, 0), (2, 99)]), by_rule);
     assert_eq!(takeovers(&[(1, 1), (2, u32::MAX)]), by_rule);
     assert_eq!(takeovers(&[(0, 6), (7, 5)]), by_rule);
-    // One process twice.
+    // Two hints name one process.
     assert_eq!(
         takeovers(&[(1, 6), (2, 6)]),
         [takeover(1, 6), takeover(2, 4)]

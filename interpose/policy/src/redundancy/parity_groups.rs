@@ -20,14 +20,14 @@ pub struct ParityGroups {
 impl ParityGroups {
     /// Forms groups of about `size` workers.
     ///
-    /// Members of a group are, if possible, in different `domains` (of each worker).
+    /// Members of a group are, if possible, in different domains; `domains` has each worker's.
     pub fn place(domains: &[u32], size: u32) -> ParityGroups {
         let workers = domains.len();
         // A group of one worker could not store parity.
         let count = workers.div_ceil(size as usize).min(workers / 2).max(1);
         let mut dealt: Vec<Worker> = Worker::all(workers as u32).collect();
-        // Distributed domain by domain: as many workers of a domain as there are groups get into
-        // different ones.
+        // Workers are dealt domain by domain, so that workers of one domain get into different
+        // groups, as far as there are enough groups.
         dealt.sort_by_key(|&worker| domains[worker.index()]);
         let mut members = vec![Vec::new(); count];
         for (index, worker) in dealt.into_iter().enumerate() {

@@ -11,7 +11,9 @@ const WORKERS_PER_NODE: u32 = 100;
 /// Every n-th node fails.
 const NODES_PER_FAILURE: u32 = 10;
 
-/// Computes a plan; comparing all pairs of workers would take minutes.
+/// Every tenth node fails; each dead worker gets a replacement, a replica and a rebuild.
+///
+/// A computation that compares all pairs of workers would take minutes.
 #[test]
 fn a_plan_for_100_000_workers_with_10_000_deaths_is_computed() {
     let node = |worker: Worker| worker.0 / WORKERS_PER_NODE;

@@ -1,4 +1,4 @@
-//! All interleavings of failures and stages, for five workers on three nodes.
+//! All interleavings of stages and a few failures, for five workers on three nodes.
 
 use crate::checkpoint::all_states;
 use crate::job::{Failure, Job, JobState};
@@ -158,7 +158,7 @@ fn after_first_failure(redundancy: &Arc<Redundancy>, pending: Epoch) -> Vec<Job>
 }
 
 fn explore_scheme(scheme: Scheme, pending: Epoch) -> Explored {
-    // With two failures in recoveries, this takes minutes.
+    // With two failures in recoveries, the exploration takes minutes.
     let depth = match std::env::var_os("FFI_TESTS_ALL") {
         Some(_) => 2,
         None => 1,

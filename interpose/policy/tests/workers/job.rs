@@ -23,7 +23,10 @@ pub struct Failure {
 pub struct Job {
     pub redundancy: Arc<Redundancy>,
     pub processes: Vec<Process>,
-    /// Greatest epoch that any process has committed.
+    /// Oldest epoch to which the job may return.
+    ///
+    /// The epoch is the greatest one that a process had committed before the first failure, or to
+    /// which files were rolled back later.
     pub newest: Epoch,
     /// Epoch to which the files of the program have been rolled back.
     pub files: Option<Epoch>,
@@ -63,7 +66,9 @@ impl Job {
         living.len() as u32
     }
 
-    /// All processes meet; returns false if the job is lost, which is correct then.
+    /// Lets all processes meet; returns false if the job is lost.
+    ///
+    /// Asserts that the plan is correct, or that the loss is inevitable.
     pub fn meet(&mut self) -> bool {
         let reports: Vec<ProcessReport> = self.processes.iter().map(Process::report).collect();
         let context = MeetingContext {
@@ -126,7 +131,7 @@ impl Job {
         }
     }
 
-    /// Asserts that no epoch is left of which every worker has a usable replica.
+    /// Asserts that no epoch is left to which all workers could return.
     fn check_loss(&self, failure: &PlanFailure) {
         let is_damaged = |worker: Worker, at: ProcessNumber| {
             let replica = DamagedReplica { worker, at };
@@ -336,7 +341,7 @@ impl Job {
 
     /// A process finds its replica damaged, so all processes begin another attempt.
     ///
-    /// With `stored`, the replicas that it stores are damaged, too, and it notices that.
+    /// With `stored`, the process also finds damaged the whole replicas that it stores for others.
     pub fn find_damage(&mut self, index: usize, stored: bool) {
         let (plan, worker) = (self.plan(), self.worker_of(index));
         let is_parity = self.redundancy.is_parity();

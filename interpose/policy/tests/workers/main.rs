@@ -4,7 +4,8 @@
 //! process proceeds and which fails, and knows which replicas each process really has. It asserts:
 //!
 //! - a plan uses only replicas that exist, and gives one to every worker;
-//! - all workers return to one checkpoint, not older than any that a process has committed;
+//! - all workers return to one checkpoint, not older than any that a process had committed before
+//!   the first failure;
 //! - once files are rolled back, no later plan chooses another checkpoint;
 //! - a job is given up only if no checkpoint of all workers is left;
 //! - after a success, all replicas of the checkpoint exist again.

@@ -1,4 +1,4 @@
-//! A simulated process: what it knows, and which replicas it really has.
+//! A simulated process: its report, and the replicas that it really has.
 
 use understudy_numbers::{Epoch, ProcessNumber, Worker};
 use understudy_policy::recovery_attempt::Attempt;
@@ -88,7 +88,7 @@ impl ReplicaRecord {
         Memory::full(self.worker, epochs, redundancy.layers(self.worker))
     }
 
-    /// Commits the later epoch, or discards it.
+    /// Commits the later epoch if it is `epoch`, otherwise discards it.
     pub fn resolve(&mut self, epoch: Epoch) {
         if self.complete == Some(epoch) {
             self.committed = epoch;

@@ -22,7 +22,7 @@ impl Dice {
     }
 }
 
-/// Runs the recovery of a job, and returns the epoch.
+/// Runs the recovery of a job; returns the epoch to which the job has returned.
 ///
 /// `None` if the job is lost.
 fn recover(mut job: Job, dice: &mut Dice, recoveries: &mut u64) -> Option<Epoch> {
@@ -99,8 +99,8 @@ fn run(seed: u64) -> (u64, bool) {
 fn random_jobs_resume_or_are_lost_with_good_reason() {
     let (mut recoveries, mut lost) = (0, 0);
     for seed in 0..JOBS {
-        let (of_job, is_lost) = run(seed);
-        recoveries += of_job;
+        let (recoveries_of_job, is_lost) = run(seed);
+        recoveries += recoveries_of_job;
         lost += u64::from(is_lost);
     }
     println!("{JOBS} jobs, {recoveries} attempts, {lost} jobs lost");

@@ -33,7 +33,7 @@ pub struct AttemptResult {
 
 /// Runs attempts until one succeeds.
 ///
-/// The process manager ends the job if too many attempts fail.
+/// The leader ends the job if too many attempts fail.
 pub fn run(rt: &Runtime, report: &mut RecoveryReport) -> AttemptResult {
     let (mut attempt, mut work) = (Attempt::BEGIN, begin(rt, report));
     loop {
@@ -77,7 +77,8 @@ struct AttemptWork {
 /// Returns the result of an earlier stage.
 ///
 /// # Errors
-/// [`mpi::Error::INTERN`] if there is none, which the order of the stages makes impossible.
+/// Fails with [`mpi::Error::INTERN`] if there is none, which the order of the stages makes
+/// impossible.
 fn required<T>(result: &Option<T>) -> mpi::Result<&T> {
     result.as_ref().ok_or(mpi::Error::INTERN)
 }
@@ -86,7 +87,7 @@ impl AttemptWork {
     /// Performs one stage.
     ///
     /// # Errors
-    /// The failure of another process, or damaged replicas: the next attempt uses others.
+    /// Fails if another process fails or a replica is damaged; the next attempt uses others.
     fn perform(
         &mut self,
         rt: &Runtime,
@@ -166,7 +167,7 @@ impl AttemptWork {
         Ok(processes.into_iter().filter(is_dead).collect())
     }
 
-    /// Receives this worker's own replica, if it has none, and sends those of others.
+    /// Receives this worker's own replica if it has no good one, and sends others theirs.
     fn fetch(&mut self, rt: &Runtime, report: &mut RecoveryReport) -> mpi::Result<()> {
         let plan = self.plan()?;
         let me = worker_in(rt, plan)?;
@@ -215,20 +216,20 @@ impl AttemptWork {
         let loaded = self.loaded.take()?;
         let plan = self.plan().ok()?;
         let first = plan.takeovers.first();
-        let speaker = first.map_or(plan.process_of[0], |takeover| takeover.process);
+        let reporter = first.map_or(plan.process_of[0], |takeover| takeover.process);
         Some(AttemptResult {
             frame: loaded.frame,
             signals: loaded.signals,
             exceptions: loaded.exceptions,
-            reports_to_user: speaker == world::get(rt).process,
+            reports_to_user: reporter == world::get(rt).process,
         })
     }
 }
 
 /// Enters a new generation of the job.
 ///
-/// Returns the communicator of its processes, and the epoch whose replicas here are whole although
-/// its commit was not seen.
+/// Returns the communicator of the generation's processes, and the epoch whose replicas here are
+/// complete although its commit was not seen.
 fn enter_next_generation(
     rt: &Runtime,
     report: &mut RecoveryReport,
@@ -242,7 +243,7 @@ fn enter_next_generation(
     report.stage(rt, RecoveryStage::Reset);
     // MPI calls do nothing before the next generation begins: operations in flight have ended with
     // the library state that was reset.
-    let whole = copies::interrupt(rt);
+    let complete = copies::interrupt(rt);
     static_data::interrupt(rt);
     user::stop_children(rt);
     objects::release_local(rt);
@@ -257,14 +258,14 @@ fn enter_next_generation(
     in_flight::free_kept();
     let all = joining::gather_all(rt)?;
     report.stage(rt, RecoveryStage::Initialise);
-    Ok((all, whole))
+    Ok((all, complete))
 }
 
 /// Stops the threads of a worker before files or memory are rolled back.
 ///
-/// A joining process opens libraries first, and has no state to lose. A process ends, as one more
-/// failed process, if its threads cannot be stopped, or if its devices cannot be rolled back with
-/// its memory.
+/// Does nothing in a joining process, which opens libraries first, and has no state to lose. A
+/// worker's process ends, as one more failed process, if its state cannot be rolled back, if it may
+/// use an accelerator, or if its threads cannot be stopped.
 fn stop_threads(rt: &Runtime) {
     let Role::Worker(_) = world::get(rt).role else {
         return;
@@ -295,10 +296,12 @@ fn worker_in(rt: &Runtime, plan: &Plan) -> mpi::Result<Worker> {
         .ok_or(mpi::Error::INTERN)
 }
 
-/// Selects the epoch of the plan; this process can roll back to no other then.
+/// Selects the epoch of the plan.
 ///
-/// A later attempt cannot choose another epoch once all processes have reached this point. Files
-/// may therefore be rolled back then.
+/// Afterwards this process can roll back to no other epoch.
+///
+/// Once all processes have selected the epoch, a later attempt cannot choose another one. Files may
+/// therefore be rolled back then.
 fn select_epoch(rt: &Runtime, plan: &Plan) -> mpi::Result<()> {
     if plan.lost.is_none() {
         reported_replicas::resolve_pending(rt, plan.epoch);

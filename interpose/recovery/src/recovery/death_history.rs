@@ -12,7 +12,10 @@
 //! another process, and a bus error that the hardware reports.
 //!
 //! After the third SIGKILL of one worker, a message names the kernel's out-of-memory killer. The
-//! tenth death of a worker ends the job.
+//! tenth death of a worker ends the job. For both, only deaths with at most two epochs in between
+//! count.
+//!
+//! A worker that exits without MPI_Finalize ends the job at once.
 
 use std::ffi::c_int;
 use std::fmt::Write;
@@ -25,17 +28,17 @@ use understudy_relay::{Frame, NOTE_WORDS, Note};
 const MAX_EQUAL_DEATHS: usize = 3;
 /// Number of deaths of one worker, of any cause, that ends the job.
 ///
-/// Replacements may never run out.
+/// The limit is necessary because replacements may never run out.
 const MAX_DEATHS_OF_WORKER: usize = 10;
-/// Number of epochs that may lie between deaths of equal cause.
+/// Number of epochs that may lie between deaths that count together.
 ///
-/// A program that is started over takes a checkpoint before it reaches the place again.
+/// After a rollback, the program may take checkpoints before it reaches the place again.
 const MAX_EPOCHS_BETWEEN: u64 = 2;
 
 /// Length in words of the record about a dead process, which the survivors exchange.
 ///
 /// The words are the ends of the output of its two streams, its note, 1 + its exit status, and 1 +
-/// its status as of wait(2).
+/// its status as of wait(2). Unknown words are 0.
 pub(super) const RECORD_WORDS: usize = MARK_WORDS + NOTE_WORDS + 2;
 /// Words for line and column of both streams.
 pub(super) const MARK_WORDS: usize = 4;
@@ -66,7 +69,7 @@ pub struct Death {
 #[derive(bincode::Encode, bincode::Decode)]
 pub(super) struct DeathView {
     pub(super) earlier: Vec<Death>,
-    /// Processes of the workers that are dead now.
+    /// Last known process of each worker that is dead now.
     pub(super) processes: Vec<ProcessNumber>,
 }
 
@@ -94,8 +97,8 @@ impl DeathHistory {
 
     /// Returns the last process of each dead worker, and equalises the earlier deaths.
     ///
-    /// An attempt may have succeeded for some processes only. Processes in `living` are not
-    /// returned, although some views may name them as replacements.
+    /// An attempt may have succeeded for some processes only. Some views may therefore name a
+    /// process in `living` as the worker's; another view's process is returned instead.
     pub(super) fn agree(
         &mut self,
         views: &[DeathView],
@@ -135,9 +138,9 @@ impl DeathHistory {
                 });
             }
             let recent = || self.earlier.iter().filter(|other| other.is_recent(epoch));
-            let mut its = recent().filter(|other| other.worker == worker).peekable();
-            let since = its.peek().map_or(epoch, |first| first.epoch);
-            if its.count() + 1 >= MAX_DEATHS_OF_WORKER {
+            let mut deaths_of_worker = recent().filter(|other| other.worker == worker).peekable();
+            let since = deaths_of_worker.peek().map_or(epoch, |first| first.epoch);
+            if deaths_of_worker.count() + 1 >= MAX_DEATHS_OF_WORKER {
                 return Some(Verdict {
                     why: message::repeated_deaths(
                         worker,
@@ -233,7 +236,9 @@ impl DeathCause {
         }
     }
 
-    /// True if both causes are equal events at an identical place.
+    /// True if both causes are an equal signal of the program, at an identical place.
+    ///
+    /// Only the signals are compared if no place is known.
     fn is_same(&self, other: &DeathCause) -> bool {
         match (self, other) {
             (DeathCause::Fault(one), DeathCause::Fault(other)) => {
@@ -301,6 +306,7 @@ impl DeathCause {
     }
 }
 
+/// Compares the faulting instructions, or all frames if the program has raised the signal itself.
 fn is_same_place(one: &Note, other: &Note) -> bool {
     let place = |frame: &Frame| match frame.module.is_empty() {
         true => (frame.address, String::new()),
@@ -321,7 +327,7 @@ fn place(frame: &Frame) -> String {
     }
 }
 
-/// True if a signal stands for faults of the program.
+/// True if faults of a program raise this signal.
 fn is_fault(signal: c_int) -> bool {
     [
         libc::SIGSEGV,

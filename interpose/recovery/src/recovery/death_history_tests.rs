@@ -44,7 +44,7 @@ fn the_third_fault_at_the_same_place_is_the_programs() {
     assert_eq!(
         ends_at(&[(1, 3, crash(5)), (2, 3, crash(5)), (0, 3, crash(5))]),
         Some(2),
-        "it moves"
+        "in different workers"
     );
     assert_eq!(
         ends_at(&[(1, 3, crash(5)), (1, 3, crash(6)), (1, 3, crash(5))]),
@@ -134,6 +134,8 @@ fn many_kills_of_one_worker_are_reported_once() {
 }
 
 /// An attempt has succeeded only in process 0, where process 4 is worker 2.
+///
+/// All processes still judge equal deaths, and reach an equal verdict.
 #[test]
 fn all_judge_the_same_deaths_after_an_attempt_that_has_succeeded_for_some() {
     let death = |process: u32| Death {

@@ -1,7 +1,8 @@
 //! Deaths of processes, as the survivors exchange and record them.
 //!
 //! The processes of a node read the notes of its dead processes about fatal signals (`fatal`). The
-//! other processes get them in the meeting, so all reach equal verdicts ([`super::death_history`]).
+//! other processes get the notes in the meeting, so all reach equal verdicts
+//! ([`super::death_history`]).
 //! Joining processes get the history.
 
 use super::death_history::{Death, DeathCause, DeathView, MARK_WORDS, RECORD_WORDS};
@@ -96,10 +97,11 @@ pub fn judge(rt: &Runtime, epoch: Epoch) -> Option<Verdict> {
 
 /// Records that the recovery has succeeded; returns a remark for the user.
 ///
-/// All deaths together count as one failure. A fault in the program's own code is no failure of the
-/// machine.
+/// All deaths together count as one failure of the machine, unless the program itself has caused
+/// each of them.
 pub fn record_success(rt: &Runtime, epoch: Epoch) -> Option<String> {
-    let is_fault = |death: &Death| matches!(death.cause, DeathCause::Fault(_));
+    let is_fault =
+        |death: &Death| matches!(&death.cause, DeathCause::Fault(note) if !note.frames.is_empty());
     if !rt.recovery.history.borrow().now.iter().all(is_fault) {
         schedule::state(rt).pace.fail();
     }

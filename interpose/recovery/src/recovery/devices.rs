@@ -16,7 +16,7 @@ pub fn fail_for_lost_device(rt: &Runtime, why: &dyn std::error::Error) -> ! {
     abort::abort_with_error(rt, message::DEVICE_MEMORY_LOST, why)
 }
 
-/// Releases this process's own state on devices, before it takes over from a worker.
+/// Releases this process's own state on devices, before the state of a worker is loaded.
 ///
 /// Returns the reason if the state cannot be released.
 pub fn release_devices(rt: &Runtime) -> Result<(), String> {

@@ -11,11 +11,11 @@ use understudy_mpi::call;
 /// Returns the class of an error that a failed process has caused.
 pub fn failure_class(rc: c_int) -> Option<c_int> {
     let mut class = rc;
-    // SAFETY: a local query.
-    let asked = unsafe { real::PMPI_Error_class(rc, &mut class) };
-    if asked == call::ABANDONED {
+    // SAFETY: the procedure only writes to `class`.
+    let rc_of_query = unsafe { real::PMPI_Error_class(rc, &mut class) };
+    if rc_of_query == call::ABANDONED {
         // A process has failed meanwhile, so the class is not available.
-        class = asked;
+        class = rc_of_query;
     }
     let means_failure = || match class {
         call::ABANDONED => true,

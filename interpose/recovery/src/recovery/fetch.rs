@@ -21,7 +21,7 @@ use understudy_policy::recovery_plan::{self as plan, Plan, ReplicaRebuild};
 
 /// Sends replicas to the workers that have none of their own, and receives this worker's.
 ///
-/// A replacement meanwhile makes its memory present, if it has no memory at these addresses yet.
+/// A replacement meanwhile maps the worker's memory, and makes it present.
 pub fn fetch(rt: &Runtime, plan: &Plan, me: Worker) -> mpi::Result<Option<Prefault>> {
     if world::get(rt).redundancy.is_parity() {
         return fetch_from_group(rt, plan, me);
@@ -91,14 +91,15 @@ fn fetch_from_group(rt: &Runtime, plan: &Plan, me: Worker) -> mpi::Result<Option
     Ok(ready)
 }
 
-/// Pages that the fetched replica omits.
+/// Source of the pages that the fetched replica omits.
 enum OmittedPageSource {
+    /// The replica omits no pages.
     None,
-    /// The template process makes them.
+    /// The template process rebuilds the pages.
     Replayed(Rebuild),
-    /// This process has them, except those that it has changed.
+    /// This process has the pages in its memory, except those that it has changed.
     Present(OmittedPages),
-    /// The reason why they cannot be made.
+    /// Reason why the pages cannot be rebuilt.
     Lost(String),
 }
 
@@ -125,11 +126,11 @@ impl OmittedPageSource {
         })
     }
 
-    /// Adds the pages to the replica.
+    /// Adds the omitted pages to the replica.
     fn add(self, rt: &Runtime, me: Worker) -> Result<(), String> {
         let keep = &mut *copies::replicas(rt);
         let before = keep.own.image.page_count();
-        let (script, took) = match self {
+        let (plan, took) = match self {
             OmittedPageSource::None => return Ok(()),
             OmittedPageSource::Lost(why) => return Err(why),
             OmittedPageSource::Present(offer) => {
@@ -141,7 +142,7 @@ impl OmittedPageSource {
                 rebuild.finish(rt, &mut keep.own.image, &mut keep.store)?
             }
         };
-        static_data::store_plan(rt, script);
+        static_data::store_plan(rt, plan);
         events::emit(Kind::Rebuilt {
             worker: me,
             pages: keep.own.image.page_count() - before,
@@ -153,20 +154,21 @@ impl OmittedPageSource {
 
 /// Starts to make memory present for the replicas that a replacement will store.
 ///
-/// Replicas of other workers are about as long as the replacement's own replica.
+/// `None` in a survivor. Replicas of other workers are taken to be about as long as the
+/// replacement's own replica.
 pub fn prepare_stored_replicas(rt: &Runtime, plan: &Plan, me: Worker) -> Option<Prefault> {
     plan.takeover(me)?;
     let awaited = plan
         .rebuilds
         .iter()
-        .filter(|remake| remake.at == me)
+        .filter(|rebuild| rebuild.at == me)
         .count() as u64;
     let keep = &mut *copies::replicas(rt);
     let pages = awaited * keep.own.image.page_count();
     (pages > 0).then(|| Prefault::start(keep.store.next_allocation(pages)))
 }
 
-/// Makes the epoch that was read from the disk this worker's own replica.
+/// Makes the epoch that was read from the disk, if any, this worker's own replica.
 pub fn fetch_from_disk(rt: &Runtime, me: Worker) {
     inventory(rt).drop_kept();
     if let Some(loaded) = disk::take_chosen(rt) {
@@ -175,7 +177,7 @@ pub fn fetch_from_disk(rt: &Runtime, me: Worker) {
     }
 }
 
-/// Makes all replicas of every worker after a restart.
+/// Rebuilds all replicas of every worker after a restart.
 pub fn rebuild_all(rt: &Runtime, me: Worker) -> mpi::Result<()> {
     let world = world::get(rt);
     rebuild_replicas(
@@ -214,33 +216,33 @@ fn complete_own(rt: &Runtime) {
 }
 
 /// Rebuilds replicas: their workers send them to the buddies.
-pub fn rebuild_replicas(rt: &Runtime, remakes: &[ReplicaRebuild], me: Worker) -> mpi::Result<()> {
-    if remakes.iter().any(|remake| remake.worker == me) {
+pub fn rebuild_replicas(rt: &Runtime, rebuilds: &[ReplicaRebuild], me: Worker) -> mpi::Result<()> {
+    if rebuilds.iter().any(|rebuild| rebuild.worker == me) {
         complete_own(rt);
     }
     let (keep, world) = (copies::replicas(rt), world::get(rt));
     let redundancy = &world.redundancy;
     let mut expected: Vec<&ReplicaRebuild> =
-        remakes.iter().filter(|remake| remake.at == me).collect();
-    expected.sort_unstable_by_key(|remake| remake.layer);
-    let own = remakes.iter().filter(|remake| remake.worker == me);
-    let script = static_data::own_plan(rt);
+        rebuilds.iter().filter(|rebuild| rebuild.at == me).collect();
+    expected.sort_unstable_by_key(|rebuild| rebuild.layer);
+    let own = rebuilds.iter().filter(|rebuild| rebuild.worker == me);
+    let own_plan = static_data::own_plan(rt);
     let reduced = own
         .clone()
-        .map(|remake| (remake.at, &keep.own.image, script.as_deref()));
-    let from: Vec<Worker> = expected.iter().map(|remake| remake.worker).collect();
+        .map(|rebuild| (rebuild.at, &keep.own.image, own_plan.as_deref()));
+    let from: Vec<Worker> = expected.iter().map(|rebuild| rebuild.worker).collect();
     let offers = static_data::exchange_omitted(rt, reduced.collect(), &from)?;
-    drop((keep, script));
+    drop((keep, own_plan));
     let mut moves: Vec<ReplicaTransfer> = expected
         .iter()
-        .map(|remake| ReplicaTransfer::receive(remake.worker))
+        .map(|rebuild| ReplicaTransfer::receive(rebuild.worker))
         .collect();
-    for remake in own {
+    for rebuild in own {
         moves.push(match redundancy.is_parity() {
-            true => parity_reconstruction::send_contribution(rt, remake, redundancy.layers(me)),
+            true => parity_reconstruction::send_contribution(rt, rebuild, redundancy.layers(me)),
             false => {
                 let keep = copies::replicas(rt);
-                ReplicaTransfer::send(Transfer::of(&keep.own, &keep.store), remake.at)
+                ReplicaTransfer::send(Transfer::of(&keep.own, &keep.store), rebuild.at)
             }
         });
     }
@@ -256,18 +258,18 @@ pub fn rebuild_replicas(rt: &Runtime, remakes: &[ReplicaRebuild], me: Worker) ->
         }
         return Ok(());
     }
-    for ((it, remake), offer) in moves.iter_mut().zip(expected).zip(offers) {
+    for ((it, rebuild), offer) in moves.iter_mut().zip(expected).zip(offers) {
         if let Some(payload) = it.transfer.take_received() {
             let keep = &mut *copies::replicas(rt);
-            let copy = &mut keep.stored[remake.layer];
+            let copy = &mut keep.stored[rebuild.layer];
             payload
                 .apply(copy, &mut keep.store)
                 .unwrap_or_else(|error| abort_with_error(rt, message::REPLICA_NOT_STORED, &error));
             if let Some(offer) = offer {
                 offer.mark_reduced(copy);
             }
-            copies::share_equal_pages(rt, keep, remake.layer);
-            inventory(rt).add_layers(1 << remake.layer);
+            copies::share_equal_pages(rt, keep, rebuild.layer);
+            inventory(rt).add_layers(1 << rebuild.layer);
         }
     }
     Ok(())

@@ -1,7 +1,8 @@
 //! Processes that join the running job.
 //!
-//! The processes were spares, or the process manager has started them because no spare was left.
-//! After the library's initialisation all processes meet, and the others send the state of the job.
+//! The processes were spares, or the leader had them started because no spare was left. After the
+//! MPI library's initialisation all processes meet, and one of the others sends the state of the
+//! job.
 //! If all workers have died at once, the state is in the replicas of dead processes
 //! (`copies::read_passed_store`).
 
@@ -29,7 +30,7 @@ pub struct JobState {
     pub recoveries: u32,
     pub redundancy: Redundancy,
     pub deaths: Vec<Death>,
-    /// Estimate of failure rates.
+    /// Belief about failures, which determines intervals.
     pub failures: Failures,
     pub disk: Option<disk::DiskInfo>,
 }
@@ -45,11 +46,13 @@ struct Member {
     /// Number of the process in the job.
     number: ProcessNumber,
     job_state: AvailableJobState,
-    /// Number of recoveries that the process has seen, with the present one.
+    /// Number of recoveries that the process has seen, including the present one.
+    ///
+    /// Zero in a new process.
     recoveries: u32,
 }
 
-/// Information that a process has about the job, in ascending order.
+/// Information that a process has about the job; a greater value is more recent.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, bincode::Encode, bincode::Decode)]
 enum AvailableJobState {
     Nothing,
@@ -154,12 +157,12 @@ fn job_state(rt: &Runtime) -> JobState {
 }
 
 /// Broadcasts the bytes of process `root` to all processes.
-fn broadcast(all: RealComm, root: Rank, mut text: Vec<u8>) -> mpi::Result<Vec<u8>> {
-    let mut length = [text.len() as u64];
+fn broadcast(all: RealComm, root: Rank, mut bytes: Vec<u8>) -> mpi::Result<Vec<u8>> {
+    let mut length = [bytes.len() as u64];
     all.broadcast(root, &mut length)?;
-    text.resize(length[0] as usize, 0);
-    all.broadcast(root, &mut text)?;
-    Ok(text)
+    bytes.resize(length[0] as usize, 0);
+    all.broadcast(root, &mut bytes)?;
+    Ok(bytes)
 }
 
 /// Records the places of these processes.
@@ -191,8 +194,8 @@ fn require_equal_layout(rt: &Runtime, all: RealComm) -> mpi::Result<()> {
 
 /// Joins the running job as a new process; returns the state of the world.
 ///
-/// Ends the process if the first generation fails. The process has no state to lose, and the
-/// process manager starts another one.
+/// Ends the process if its first generation fails: the process has no state to lose, and the leader
+/// has another one started.
 pub fn join(rt: &Runtime) -> World {
     match try_join(rt) {
         Ok(world) => world,
@@ -206,19 +209,19 @@ pub fn join(rt: &Runtime) -> World {
 fn try_join(rt: &Runtime) -> mpi::Result<World> {
     let [all, own] = new_worlds()?;
     let number = process_info::process();
-    let knows =
+    let job_state =
         copies::read_passed_store(rt).map_or(AvailableJobState::Nothing, AvailableJobState::Left);
     let own_member = Member {
         number,
-        job_state: knows,
+        job_state,
         recoveries: 0,
     };
     let members = gather_from_all(all, &own_member)?;
-    let text = copies::job_state_of_predecessor(rt).unwrap_or_default();
-    let text = broadcast(all, sender_of_job_state(&members)?, text)?;
+    let bytes = copies::job_state_of_predecessor(rt).unwrap_or_default();
+    let bytes = broadcast(all, sender_of_job_state(&members)?, bytes)?;
     let places: ProcessLocations = domains::gather_locations(all)?;
     require_equal_layout(rt, all)?;
-    let (job_state, _) = bincode::decode_from_slice::<JobState, _>(&text, standard())
+    let (job_state, _) = bincode::decode_from_slice::<JobState, _>(&bytes, standard())
         .map_err(|_| mpi::Error::INTERN)?;
     let mut nodes = job_state.nodes;
     let numbers = members.iter().map(|member| member.number);

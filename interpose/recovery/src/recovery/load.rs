@@ -30,13 +30,13 @@ pub struct LoadedEpoch {
     pub on_disk: Option<disk::EpochKey>,
     /// Signals that were pending at the cut.
     pub signals: user::SignalState,
-    /// Floating-point exceptions that the program has enabled, which are masked meanwhile.
+    /// Floating-point exceptions that the program has enabled; masked until the program resumes.
     ///
     /// See [`system_calls::mask_exceptions`].
     pub exceptions: u32,
 }
 
-/// Error: the reason why a replica cannot be used.
+/// Reason why a replica cannot be used.
 pub struct ReplicaDamage(pub String);
 
 /// Process that loads, and origin of the replica.
@@ -126,9 +126,9 @@ fn restore_mappings(rt: &Runtime, saved: &SavedState, whose: LayoutOrigin) {
 
 /// Restores the pages that a survivor's own replica omits.
 ///
-/// The replica omits pages whose changes the steps in `undone` have reverted: these pages stay. It
-/// also omits static data: pages that were changed for the first time since the epoch are rebuilt.
-/// Returns the pages that stay, which need not be loaded.
+/// The replica omits pages whose changes the steps in `undone` have reverted: these pages stay as
+/// they are in memory. It also omits static data: pages of these that were changed for the first
+/// time since the epoch are rebuilt. Returns the pages that stay, which need not be loaded.
 fn restore_omitted(
     rt: &Runtime,
     saved: &SavedState,
@@ -151,12 +151,12 @@ fn restore_omitted(
     let (image, store) = (&mut keep.own.image, &mut keep.store);
     let began = Instant::now();
     let before = image.page_count();
-    let script = static_data::own_plan(rt)
+    let plan = static_data::own_plan(rt)
         .ok_or_else(|| ReplicaDamage("no plan for a replay of its static data".into()))?;
-    static_data::rebuild(rt, &missing, &script, image, store)
+    static_data::rebuild(rt, &missing, &plan, image, store)
         .map_err(|why| ReplicaDamage(format!("its static data cannot be rebuilt: {why}")))?;
     events::emit(Kind::Rebuilt {
-        worker: script.worker,
+        worker: plan.worker,
         pages: image.page_count() - before,
         ns: events::nanoseconds(began),
     });
@@ -206,8 +206,9 @@ fn with_preceding_pages(pages: &[PageRun]) -> Vec<PageRun> {
 
 /// Loads this worker's own committed epoch.
 ///
-/// Returns an error and loads nothing if the replica is damaged. `ready` is the result of
-/// [`prepare`]. Any other failure leaves the program side half loaded, so it ends the job.
+/// Fails if the replica is damaged; the next attempt then loads another one, whatever was loaded
+/// from this one. `ready` is the result of [`prepare`]. Any other error ends the job, since the
+/// program side may be half loaded.
 pub fn load(
     rt: &Runtime,
     origin: LoadOrigin,

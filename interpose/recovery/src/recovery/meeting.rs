@@ -20,7 +20,7 @@ use understudy_numbers::{Epoch, ProcessNumber, Worker};
 use understudy_policy::meeting::{Meeting, MeetingAction, MeetingContext, MeetingEvent};
 use understudy_policy::recovery_plan::{Plan, PlanFailure, ProcessReport, SourceFailure};
 
-/// Time for which the other processes leave it to the first to end the job.
+/// Delay of all processes but the first, so that the first one ends the job.
 const ABORT_DELAY: Duration = Duration::from_secs(1);
 
 /// Result of a meeting, equal in all processes that finish it.
@@ -31,34 +31,34 @@ pub struct MeetingResult {
     pub verdict: Result<Plan, PlanFailure>,
 }
 
-/// Returns the state that this process reports; `whole` is as in [`ProcessReport`].
-fn own_identity(rt: &Runtime, whole: Option<Epoch>) -> ProcessReport {
+/// Returns the report of this process; `complete` is as in [`ProcessReport`].
+fn own_report(rt: &Runtime, complete: Option<Epoch>) -> ProcessReport {
     let world = world::get(rt);
-    let (part, held) = match world.role {
+    let (worker, kept) = match world.role {
         Role::Worker(worker) => (Some(worker), None),
         Role::Joining => (None, inventory(rt).kept()),
     };
     let (lost_ns, fetch_ns) = copies::recovery_costs(rt);
     ProcessReport {
         process: world.process,
-        worker: part,
+        worker,
         committed: copies::committed_epoch(rt),
-        complete: whole,
+        complete,
         lost_ns,
         fetch_ns,
         is_reduced: copies::is_reduced(rt),
         has_requested_spares: placement::has_hint(rt),
-        kept: held,
+        kept,
         damaged: inventory(rt).damaged().to_vec(),
     }
 }
 
-/// Exchanges the states of all processes, and agrees on the plan ([`understudy_policy::meeting`]).
+/// Exchanges the reports of all processes, and agrees on the plan ([`understudy_policy::meeting`]).
 ///
 /// # Errors
-/// The failure of a process.
+/// Fails if a process has failed.
 pub fn meet(rt: &Runtime, all: RealComm, complete: Option<Epoch>) -> mpi::Result<MeetingResult> {
-    let reports = gather_from_all(all, &own_identity(rt, complete))?;
+    let reports = gather_from_all(all, &own_report(rt, complete))?;
     record_processes(rt, &reports);
     let world = world::get(rt);
     let context = MeetingContext {
@@ -138,7 +138,7 @@ pub fn end_lost_job(rt: &Runtime, living: &[ProcessNumber], lost: &PlanFailure) 
 
 /// Ends the job in all processes.
 ///
-/// The first process has printed a message before.
+/// The first process has printed a message before this call.
 pub fn end_together(rt: &Runtime, is_first: bool, code: c_int) -> ! {
     // If two processes aborted simultaneously, the launcher would get no exit status.
     if !is_first {
@@ -194,9 +194,9 @@ fn no_copy(
     buddies: &[(Worker, SourceFailure)],
     epoch: Epoch,
 ) -> String {
-    let names = |gone: SourceFailure| {
-        let of = buddies.iter().filter(move |buddy| buddy.1 == gone);
-        of.map(|buddy| worker_and_host(rt, buddy.0))
+    let names = |failure: SourceFailure| {
+        let gone = buddies.iter().filter(move |buddy| buddy.1 == failure);
+        gone.map(|buddy| worker_and_host(rt, buddy.0))
             .collect::<Vec<_>>()
     };
     let (dead, damaged) = (

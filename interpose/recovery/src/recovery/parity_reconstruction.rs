@@ -37,7 +37,8 @@ pub fn send_part(rt: &Runtime, lost: Worker, me: Worker) -> Option<ReplicaTransf
 
 /// Reconstructs this worker's replica from the parts of the other members of its group.
 ///
-/// The parts arrive one after the other, since all together could need more memory than there is.
+/// The parts arrive one after the other, since all parts together could need more memory than is
+/// available. `is_new` is true if this process takes over from the worker.
 pub fn gather(
     rt: &Runtime,
     plan: &Plan,
@@ -80,11 +81,13 @@ fn add(
     copy: &mut Replica,
     ready: Option<&mut Option<Prefault>>,
 ) -> Result<(), ReplicaDamage> {
-    let of = payload.epoch();
+    let part_epoch = payload.epoch();
     let (runs, state) = payload.into_parts();
     let mut outcome = Ok(());
-    if of != epoch {
-        outcome = Err(ReplicaDamage(format!("a part of it is of checkpoint {of}")));
+    if part_epoch != epoch {
+        outcome = Err(ReplicaDamage(format!(
+            "a part of it is of checkpoint {part_epoch}"
+        )));
     } else if copy.image.epoch() == Epoch::NONE {
         match EpochDescription::decode(&state).filter(|description| description.epoch == epoch) {
             None => outcome = Err(ReplicaDamage("its description has a wrong checksum".into())),
@@ -118,10 +121,10 @@ fn begin(rt: &Runtime, description: &EpochDescription) -> Replica {
 }
 
 /// Returns the transfer of this worker's contribution to parity that is rebuilt.
-pub fn send_contribution(rt: &Runtime, remake: &ReplicaRebuild, layers: usize) -> ReplicaTransfer {
+pub fn send_contribution(rt: &Runtime, rebuild: &ReplicaRebuild, layers: usize) -> ReplicaTransfer {
     let keep = copies::replicas(rt);
-    let transfer = parity_transfer::contribution(&keep.own, remake.layer, layers, &keep.store);
-    ReplicaTransfer::send(transfer, remake.at)
+    let transfer = parity_transfer::contribution(&keep.own, rebuild.layer, layers, &keep.store);
+    ReplicaTransfer::send(transfer, rebuild.at)
 }
 
 /// Stores the parity that results from the contributions of the other members, by layer.

@@ -1,9 +1,9 @@
 //! First message of partitioned requests that were recreated.
 //!
-//! Open MPI 5 delivers the first message of such a request into the receiver's buffer as soon as
-//! both ends are connected. Only the later ones wait for MPI_Start. After a recovery all requests
-//! are new, and the buffers hold data of the program. So both ends use each request once here,
-//! hidden from the program.
+//! Open MPI 5 delivers the first message of a partitioned request into the receiver's buffer as
+//! soon as both ends are connected. Only later messages wait for MPI_Start. After a recovery all
+//! requests are new, and the buffers contain data of the program. So both ends use each request
+//! once here, hidden from the program.
 #![allow(unsafe_code)]
 
 use crate::Runtime;
@@ -14,7 +14,7 @@ use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::{RealComm, RealDatatype, RealRequest};
 use understudy_mpi::{self as mpi, check};
 
-/// Bytes that are packed at a time.
+/// Maximum number of bytes that are packed at a time.
 const MAX_PACKED_BYTES: i64 = 1 << 30;
 
 /// Message that a request transfers.
@@ -27,7 +27,7 @@ struct Message {
 }
 
 impl Message {
-    /// Returns `None` for a request of another kind, or one without another end.
+    /// Returns the message of a partitioned request between two processes; otherwise `None`.
     fn of(rt: &Runtime, recipe: &RequestRecipe) -> Option<Message> {
         let is_receive = match Proc::from_slot(u32::from(recipe.slot))? {
             Proc::MPI_Precv_init => true,
@@ -53,10 +53,10 @@ impl Message {
         })
     }
 
-    /// Calls `piece` with addresses in the buffer, and the elements and bytes at each.
+    /// Calls `piece` with addresses in the buffer, and the numbers of elements and bytes.
     fn pieces(&self, mut piece: impl FnMut(*mut c_void, c_int, usize) -> c_int) -> mpi::Result<()> {
         let (mut size, mut lower, mut extent) = (0, 0, 0);
-        // SAFETY: local queries of a datatype.
+        // SAFETY: local queries of a valid datatype; the results have room.
         unsafe {
             check(real::PMPI_Type_size_x(self.datatype, &mut size))?;
             check(real::PMPI_Type_get_extent_x(
@@ -83,7 +83,8 @@ impl Message {
             let start = all.len();
             all.resize(start + bytes, 0_u8);
             let (to, room, mut position) = (all[start..].as_mut_ptr().cast(), bytes as c_int, 0);
-            // SAFETY: elements of the program, and room for their data.
+            // SAFETY: MPI makes the program responsible for a buffer with these elements; `all` has
+            // room for their data.
             unsafe {
                 real::PMPI_Pack(
                     from,
@@ -105,7 +106,8 @@ impl Message {
             let (piece, others) = rest.split_at(bytes);
             rest = others;
             let (from, room, mut position) = (piece.as_ptr().cast(), bytes as c_int, 0);
-            // SAFETY: the data of this number of elements, and the program's buffer for them.
+            // SAFETY: `piece` has the data of this number of elements; MPI makes the program
+            // responsible for a buffer with room for them.
             unsafe {
                 real::PMPI_Unpack(
                     from,
@@ -124,7 +126,7 @@ impl Message {
 /// Sends and receives once with each new request, and restores the buffers.
 ///
 /// # Errors
-/// The error of a real procedure: the failure of a process.
+/// Fails with the error of a real procedure, if a process has failed.
 pub fn use_once(rt: &Runtime, made: &[(RealRequest, RequestRecipe)]) -> mpi::Result<()> {
     let messages = made
         .iter()
@@ -135,7 +137,8 @@ pub fn use_once(rt: &Runtime, made: &[(RealRequest, RequestRecipe)]) -> mpi::Res
     let kept: mpi::Result<Vec<Vec<u8>>> =
         receives.iter().map(|&at| messages[at].content()).collect();
     let kept = kept?;
-    // SAFETY: new requests, which are not active; the buffers are the program's.
+    // SAFETY: the requests are new and inactive; MPI makes the program responsible for their
+    // buffers.
     unsafe {
         check(real::PMPI_Startall(
             requests.len() as c_int,

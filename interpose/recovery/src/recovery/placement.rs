@@ -1,6 +1,6 @@
 //! Placement hints: the daemon's choice of spares that replace failed workers.
 //!
-//! The process manager sends a request to one process before a generation begins
+//! The leader sends a request to one process before a generation begins
 //! ([`register_for_placement_requests`]), and this process queries the daemon. All processes get
 //! the answer in the meeting. Settings may differ between processes, and not all may reach a
 //! daemon. So each process decides only on the states that all have exchanged.
@@ -27,14 +27,14 @@ pub fn register_for_placement_requests() {
 /// Returns the spares that should replace these processes.
 fn request_spares(rt: &Runtime, fallen: &[ProcessNumber]) -> Vec<ProcessNumber> {
     let (world, generation) = (world::get(rt), call::required_instance());
-    let parts = Worker::all(world.worker_count).zip(&world.process_of);
-    let fallen = parts.filter(|(_, process)| fallen.contains(process));
+    let workers = Worker::all(world.worker_count).zip(&world.process_of);
+    let fallen = workers.filter(|(_, process)| fallen.contains(process));
     let dead: Vec<Worker> = fallen.map(|(worker, _)| worker).collect();
-    let asked = PlacementHint(daemon::lease(rt, u64::from(generation.0), &dead));
-    let leases = asked.0.as_deref().unwrap_or_default();
-    let asked_for = leases.iter().filter(|lease| dead.contains(&lease.worker));
-    let spares = asked_for.map(|lease| lease.rank).collect();
-    rt.recovery.placement_hint.set(Some((generation, asked)));
+    let hint = PlacementHint(daemon::lease(rt, u64::from(generation.0), &dead));
+    let leases = hint.0.as_deref().unwrap_or_default();
+    let named = leases.iter().filter(|lease| dead.contains(&lease.worker));
+    let spares = named.map(|lease| lease.rank).collect();
+    rt.recovery.placement_hint.set(Some((generation, hint)));
     spares
 }
 
@@ -60,14 +60,14 @@ pub struct ExchangedHints {
 /// Exchanges the placement hints for these dead workers; collective.
 ///
 /// # Errors
-/// The failure of a process.
+/// Fails if a process has failed.
 pub fn exchange_hints(rt: &Runtime, all: RealComm, dead: &[Worker]) -> mpi::Result<ExchangedHints> {
-    let asked = has_hint(rt)
+    let hint = has_hint(rt)
         .then(|| rt.recovery.placement_hint.take())
         .flatten()
-        .map(|(_, asked)| asked);
+        .map(|(_, hint)| hint);
     let leased = |worker: &Worker| {
-        let leases = asked.as_ref().and_then(|asked| asked.0.as_ref().ok())?;
+        let leases = hint.as_ref().and_then(|hint| hint.0.as_ref().ok())?;
         leases.iter().find(|lease| lease.worker == *worker)
     };
     let own: Vec<u64> = dead
@@ -76,19 +76,19 @@ pub fn exchange_hints(rt: &Runtime, all: RealComm, dead: &[Worker]) -> mpi::Resu
         .collect();
     // The process that has queried the daemon has nonzero values; all others have zeros.
     let hints = all.allreduce_min_max(Extreme::Greatest, &own)?;
-    let hint = |(&worker, word): (&Worker, u64)| {
+    let requested = |(&worker, word): (&Worker, u64)| {
         let spare = ProcessNumber(word.checked_sub(1)? as u32);
         Some(RequestedSpare { worker, spare })
     };
     Ok(ExchangedHints {
-        of_all: dead.iter().zip(hints).filter_map(hint).collect(),
-        own: asked,
+        of_all: dead.iter().zip(hints).filter_map(requested).collect(),
+        own: hint,
     })
 }
 
 /// Records the choice in the event file, and returns unused leases to the daemon.
-pub fn record_choice(rt: &Runtime, asked: Option<PlacementHint>, plan: &Plan) {
-    let Some(PlacementHint(answer)) = asked else {
+pub fn record_choice(rt: &Runtime, hint: Option<PlacementHint>, plan: &Plan) {
+    let Some(PlacementHint(answer)) = hint else {
         return;
     };
     let leases = answer.as_deref().unwrap_or_default();

@@ -8,10 +8,10 @@ use understudy_numbers::{ProcessNumber, Worker};
 
 /// Locks files and creates MPI objects again, after memory has been restored.
 ///
-/// `processes` are those of the workers; `me` is this one.
+/// `processes` are those of the workers; `me` is this process's worker.
 ///
 /// # Errors
-/// The failure of a process.
+/// Fails if a process has failed.
 pub fn rebuild_objects(rt: &Runtime, me: Worker, processes: &[ProcessNumber]) -> mpi::Result<()> {
     load::lock_files(rt);
     load::check_nodes(rt, processes);

@@ -1,7 +1,7 @@
 //! New spares for those that are used up (UNDERSTUDY_REPLENISH).
 //!
-//! The process manager starts them, and they wait as other spares do. A daemon, if there is one,
-//! may grant fewer spares than are missing.
+//! The leader has them started, and they wait as other spares do. A daemon, if there is one, may
+//! grant fewer spares than are missing.
 
 use crate::Runtime;
 use crate::{daemon, process_info, reinit, system_calls, world};

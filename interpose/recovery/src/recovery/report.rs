@@ -62,7 +62,7 @@ impl RecoveryReport {
 
     /// Returns the time between the failure and its detection by this process.
     ///
-    /// Zero if the process manager has not sent the time of the failure.
+    /// Zero if the node manager has not sent the time of the failure.
     fn detection_ns(&self, rt: &Runtime) -> u64 {
         reinit::failed_at(rt).map_or(0, |at| self.noticed.0.saturating_sub(at))
     }

@@ -1,4 +1,4 @@
-//! Replicas that this process reports to a recovery: received ones and damaged ones.
+//! Replicas that this process reports to a recovery: inherited, received and damaged ones.
 
 use super::joining::encoded_job_state;
 use super::load::ReplicaDamage;
@@ -46,8 +46,9 @@ pub fn record_success(rt: &Runtime) {
 
 /// Refuses this worker's damaged replica, and the one that it was fetched from.
 ///
-/// No process may use either of them any longer. Returns the error with which the attempt ends. The
-/// next attempt takes another replica.
+/// Replicas of other workers that this process stores are refused, too, if they are damaged. No
+/// process may use a refused replica. Returns the error with which the attempt ends; the next
+/// attempt takes another replica.
 pub fn refuse_own(rt: &Runtime, plan: &Plan, me: Worker, damaged: &ReplicaDamage) -> mpi::Error {
     let own = world::get(rt).process;
     let from = plan
@@ -75,8 +76,8 @@ pub fn refuse_own(rt: &Runtime, plan: &Plan, me: Worker, damaged: &ReplicaDamage
 pub fn refuse_stored(rt: &Runtime, me: Worker) {
     let world = world::get(rt);
     let at = world.process;
-    let of = |worker| DamagedReplica { worker, at };
-    let copies = world.redundancy.owners_at(me).map(of);
+    let refused = |worker| DamagedReplica { worker, at };
+    let copies = world.redundancy.owners_at(me).map(refused);
     inventory(rt).refuse(copies);
 }
 
@@ -86,7 +87,7 @@ pub fn refuse_stored(rt: &Runtime, me: Worker) {
 fn damaged_stored_replicas(rt: &Runtime, me: Worker) -> Vec<Worker> {
     let (keep, redundancy) = (copies::replicas(rt), &world::get(rt).redundancy);
     let stored = redundancy.owners_at(me).zip(&keep.stored);
-    // The checksums of parity are in its description.
+    // Damage of parity cannot be detected in the parity itself: the checksums are those of pages.
     let stored = stored.filter(|(_, copy)| {
         !redundancy.is_parity() && keep.store.first_damaged(copy.image.runs()).is_some()
     });

@@ -18,7 +18,7 @@ use understudy_mpi as mpi;
 /// Receives are posted in their original order.
 ///
 /// # Errors
-/// The failure of a process. Other errors are ignored: these calls have succeeded before.
+/// Fails if a process has failed. Other errors are ignored: these calls have succeeded before.
 pub fn repost(rt: &Runtime) -> mpi::Result<()> {
     let check = |rc: c_int| mpi::check(failure_class(rc).unwrap_or(SUCCESS));
     let indices = requests::table(rt).by_age();
@@ -55,10 +55,10 @@ pub fn repost(rt: &Runtime) -> mpi::Result<()> {
 /// Recreates requests with recipes, none of which is active at a cut.
 ///
 /// A request is recreated if no participant has freed it. The order is that of the calls that made
-/// them.
+/// the requests.
 ///
 /// # Errors
-/// The error of a real procedure.
+/// Fails with the error of a real procedure.
 pub fn recreate_recorded(rt: &Runtime) -> mpi::Result<()> {
     let mut wanted: Vec<(u64, u32)> = {
         let table = requests::table(rt);
@@ -88,8 +88,8 @@ pub fn recreate_recorded(rt: &Runtime) -> mpi::Result<()> {
         let Some(recipe) = requests::recipe(rt, number).map(|recipe| recipe.clone()) else {
             continue;
         };
-        let held = counts.get(&recipe.identity).copied().unwrap_or(0);
-        if held < recipe.members as usize {
+        let owners = counts.get(&recipe.identity).copied().unwrap_or(0);
+        if owners < recipe.members as usize {
             log::debug!("request {index} is not created again: it was freed");
             continue;
         }

@@ -19,10 +19,10 @@ use understudy_relay::RankStage;
 
 /// Restores this worker at the end of MPI_Init from the chosen epoch.
 ///
-/// The epoch is in memory.
+/// The epoch has been read into memory.
 ///
-/// A failure before all workers have their replicas restarts the job: nothing on disk has changed
-/// until then.
+/// A failure before all workers have their replicas restarts the job: the checkpoints on disk have
+/// not changed until then.
 pub fn from_disk(rt: &Runtime) -> Rewound {
     let began = Instant::now();
     if let Err(why) = release_devices(rt) {
@@ -78,7 +78,7 @@ pub fn from_disk(rt: &Runtime) -> Rewound {
     Rewound
 }
 
-/// Rebuilds communicators and replicas; returns when all workers have done so.
+/// Rebuilds MPI objects and replicas; returns when all workers have done so.
 fn rebuild_replicas(rt: &Runtime) -> mpi::Result<()> {
     // The program has made no objects since it entered MPI_Init.
     let me = world::worker(rt);

@@ -18,7 +18,7 @@ use understudy_catalogue::message;
 use understudy_formats::events::Kind;
 use understudy_mpi::call;
 
-/// Returns true, once, if MPI_Init was entered by a rollback to its end.
+/// Returns true, once, if a rollback or restart resumed the program in MPI_Init.
 pub fn resumed_in_init(rt: &Runtime) -> bool {
     rt.recovery.resumed_in_init.take()
 }
@@ -33,13 +33,13 @@ pub(super) fn recover(rt: &Runtime, class: c_int) {
     world::update(rt, |world| world.recoveries += 1);
     let recovery = world::get(rt).recoveries;
     log::debug!("recovery {recovery} begins, error class {class}");
-    report_damaged_replicas();
+    report_discarded_replicas();
     let started = world::get(rt).worker_count + process_info::config().spares;
     let mut report = RecoveryReport::new(recovery, started, moment, error_class(class));
     let outcome = attempt::run(rt, &mut report);
     report.emit(rt);
     peers::retain(&world::get(rt).process_of);
-    // Before the program can spawn processes again.
+    // The report precedes the program's resumption, which may spawn processes again.
     reinit::report_rolled_back(world::worker(rt), dynamic::record_rollback(rt));
     resume(rt, &outcome, &report);
     replenish::replenish(rt);
@@ -53,8 +53,8 @@ pub(super) fn recover(rt: &Runtime, class: c_int) {
     system_calls::restore_exceptions(outcome.exceptions);
 }
 
-/// Reports that this process's replicas are damaged, if they are.
-fn report_damaged_replicas() {
+/// Reports, once, that this process has discarded replicas for lack of memory, if it has.
+fn report_discarded_replicas() {
     static ONCE: Once = Once::new();
     if let Some(limit) = headroom::cause() {
         ONCE.call_once(|| {

@@ -1,6 +1,6 @@
 //! Decision for `UNDERSTUDY_STATIC=auto`: whether replicas omit static data.
 //!
-//! Each worker decides after the trial replay of its phase.
+//! Each worker decides after the trial replay of its phase, or before if none is possible.
 
 use super::replay_settings::replays;
 use crate::Runtime;
@@ -22,7 +22,7 @@ pub fn check_possible(rt: &Runtime, has_plan: bool) {
     }
 }
 
-/// Starts the decision at the begin of the set-up phase.
+/// Starts the decision at the beginning of the set-up phase.
 pub fn begin(rt: &Runtime) {
     rt.static_data
         .is_undecided
@@ -36,7 +36,7 @@ pub fn begin(rt: &Runtime) {
 ///
 /// `different` are the pages of the replay plan that differ after the trial replay; `None` if the
 /// trial replay failed. In the mode `auto`, replicas omit the rebuilt pages if these are at least
-/// half of the plan's pages, and take more memory than the plan.
+/// half of the plan's pages, and take more memory than the plan's journal and inputs.
 pub fn decide_on_trial(rt: &Runtime, plan: &ReplayPlan, different: Option<&[u64]>) -> bool {
     if !is_undecided(rt) {
         return different.is_some();

@@ -53,7 +53,9 @@ pub fn cut(rt: &Runtime, epoch: Epoch) {
     }
 }
 
-/// Drops the request for a new phase before a rollback of the program.
+/// Drops the request for a new phase.
+///
+/// The phase begins now, or the program is rolled back.
 pub fn drop_request(rt: &Runtime) {
     rt.static_data.new_phase.set(NewPhaseRequest::NONE);
     replay_base::clear(rt);

@@ -114,7 +114,7 @@ impl ReplayPlans {
         }
     }
 
-    /// Drops messages after a failure; those that were in flight are resent.
+    /// Drops messages after a failure, so that this worker's plan is sent again.
     pub(super) fn interrupt(&mut self) {
         if let OwnPlan::Withdrawn { .. } = self.own
             && let OwnPlan::Withdrawn { plan, .. } = std::mem::take(&mut self.own)

@@ -55,7 +55,9 @@ impl OmittedPages {
 ///
 /// `copies` are the replicas that this worker sends, with their receivers and plans; `from` are the
 /// workers that send replicas to this one. The result has `None` for a replica that omits no pages.
-/// The error is the failure of a process.
+///
+/// # Errors
+/// Fails if a process has failed.
 pub fn exchange_omitted(
     rt: &Runtime,
     copies: Vec<(Worker, &Image, Option<&ReplayPlan>)>,
@@ -106,6 +108,7 @@ pub struct Rebuild {
 }
 
 impl Rebuild {
+    /// Requests the omitted pages from the template process.
     pub fn start(rt: &Runtime, offer: OmittedPages) -> Result<Rebuild, String> {
         fault::point("replay.begin", Epoch::NONE);
         let began = Instant::now();
@@ -138,7 +141,7 @@ impl Rebuild {
     }
 }
 
-/// Stores the pages that a request to the template process returns in an image.
+/// Stores in an image the pages that a request to the template process returns.
 ///
 /// Repeats the request if pages of a replay are wrong.
 pub fn collect(
@@ -160,7 +163,7 @@ pub fn collect(
             &request.wait_for_pages(&rt.static_data.template, plan)?,
             length,
         )
-        .map_err(|error| error.to_string())
+        .map_err(|error| format!("the rebuilt pages cannot be read: {error}"))
     };
     match &plan.source {
         PageSource::Replay(_) => rebuilt_pages::collect(absent, replay, image, store),

@@ -76,11 +76,12 @@ pub fn take(rt: &Runtime) -> Option<ReplayBase> {
     rt.static_data.base.borrow_mut().take()
 }
 
-/// Gives this child process the worker's state at the begin of the new phase.
+/// Gives this child process the worker's state at the beginning of the new phase.
 ///
 /// The process must be at the end of the preceding phase. Its descriptors do not change.
 pub fn apply(rt: &Runtime, base: &ReplayBase) -> Result<(), String> {
-    let saved = copies::decode(&base.state)?;
+    let saved = copies::decode(&base.state)
+        .map_err(|why| format!("the state before the phase cannot be read: {why}"))?;
     saved
         .user
         .restore_libraries(rt)
@@ -92,14 +93,15 @@ pub fn apply(rt: &Runtime, base: &ReplayBase) -> Result<(), String> {
         LayoutOrigin::OtherProcess,
     )
     .map_err(|error| error.to_string())?;
-    let content = compression::unpack(&base.content).map_err(|error| error.to_string())?;
+    let content = compression::unpack(&base.content)
+        .map_err(|error| format!("the pages before the phase cannot be read: {error}"))?;
     let memory = process_memory::open_memory_for_writing().map_err(|error| error.to_string())?;
     let mut rest = content.as_slice();
     for run in &base.pages {
         let (bytes, more) = split(rest, run)?;
         memory
             .write_all_at(bytes, run.range().start)
-            .map_err(|error| format!("page {:#x}: {error}", run.start.addr()))?;
+            .map_err(|error| format!("page {:#x} cannot be written: {error}", run.start.addr()))?;
         rest = more;
     }
     saved
@@ -111,5 +113,5 @@ pub fn apply(rt: &Runtime, base: &ReplayBase) -> Result<(), String> {
 fn split<'a>(bytes: &'a [u8], run: &PageRun) -> Result<(&'a [u8], &'a [u8]), String> {
     bytes
         .split_at_checked(run.pages as usize * PAGE_SIZE)
-        .ok_or_else(|| "pages are missing".to_owned())
+        .ok_or_else(|| "pages before the phase are missing".to_owned())
 }

@@ -64,7 +64,7 @@ impl ReplayChild {
             -1 => Err(io::Error::last_os_error()),
             rc => Ok(rc),
         });
-        // SAFETY: pipe2(2) and fork(2); the child never returns from `work`.
+        // SAFETY: the descriptors of pipe2(2) are new; the forked child never returns from `work`.
         unsafe {
             check(libc::pipe2(
                 ends.as_mut_ptr(),
@@ -226,7 +226,10 @@ fn read(plan: &ReplayPlan, path: &Path, task: &ChildTask<'_>, memory: c_int) -> 
             let indices = pages.iter().flat_map(|run| run.start.0..run.end());
             let copied: io::Result<()> = (0..).zip(indices).try_for_each(&mut copy_page);
             if let Err(error) = copied {
-                return ReplayFinding::failed(format!("{}: {error}", path.display()));
+                return ReplayFinding::failed(format!(
+                    "static data cannot be copied from {}: {error}",
+                    path.display()
+                ));
             }
             Vec::new()
         }
@@ -310,7 +313,7 @@ fn replay_phases(rt: &Runtime, replay: &ReplayedPhase) -> Result<Inputs, String>
     if replay.base.is_none() {
         input::restore(rt, &rt.static_data.inputs.borrow())?;
     }
-    // SAFETY: this process is in the worker's state at the begin of the phase.
+    // SAFETY: this process is in the worker's state at the beginning of the phase.
     let replayed = unsafe { journal::replay::run(rt, &replay.journal, &replay.begin, replay.end) };
     let replayed = replayed.map_err(|why| match why {
         ReplayError::Input(index) => syscall_filter::changed_message(rt, index),

@@ -6,7 +6,8 @@ use understudy_settings::{JournalLimit, StaticData, TrialReplay};
 
 /// Minimum limit of a journal, in bytes.
 ///
-/// The program may allocate more memory until the end of the phase.
+/// The limit may be a share of the program's present memory, and the program may allocate more
+/// until the end of the phase.
 const MIN_JOURNAL_LIMIT: usize = 16 << 20;
 
 /// Number of workers of which one runs a trial replay, as a sample.

@@ -58,7 +58,7 @@ impl Template {
         template_line.is_some()
     }
 
-    /// Drops the line of a process that has ended.
+    /// Drops the line to the template process, which has ended; returns the error.
     fn drop_ended<T>(&self) -> Result<T, String> {
         self.0.set(None);
         Err("the process for replays has ended".into())
@@ -85,7 +85,7 @@ impl Template {
         request: fn(u64) -> Request,
         bytes: &[u8],
     ) -> Result<ReplayRequest, String> {
-        let to_text = |error: io::Error| error.to_string();
+        let to_text = |error: io::Error| format!("a replay cannot be requested: {error}");
         let (mut request_file, result) = (
             memory_file().map_err(to_text)?,
             memory_file().map_err(to_text)?,

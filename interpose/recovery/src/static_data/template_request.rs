@@ -10,6 +10,7 @@ use std::time::Duration;
 
 /// Constant part of the timeout of a replay.
 pub const MIN_TIMEOUT: Duration = Duration::from_secs(60);
+/// Multiple of the phase's duration in the timeout of a replay.
 const DURATION_FACTOR: u32 = 10;
 
 /// Request to a template process; the number is returned with the answer.

@@ -19,9 +19,9 @@ pub struct TrialState {
     pub(super) trials: StateCell<Option<TrialQueue>>,
     /// Template process of this process.
     pub(super) template: Template,
-    /// State of the worker at the begin of the phase under way.
+    /// State of the worker at the beginning of the phase under way.
     pub(super) base: StateCell<Option<copies::ReplayBase>>,
-    /// Replay plans of this worker.
+    /// Replay plans of this worker, and of the workers whose replicas it stores.
     pub(super) plans: StateCell<Option<ReplayPlans>>,
     /// Request for a new set-up phase.
     pub(super) new_phase: StateCell<NewPhaseRequest>,

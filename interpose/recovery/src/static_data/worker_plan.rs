@@ -79,7 +79,7 @@ pub(super) fn cut(rt: &Runtime, epoch: Epoch) {
 }
 
 /// Returns the stage of the plan for an ended phase, if one is possible.
-fn own_of(rt: &Runtime, phase: RecordedPhase) -> Option<OwnPlan> {
+fn stage_of_ended_phase(rt: &Runtime, phase: RecordedPhase) -> Option<OwnPlan> {
     let worker = world::worker(rt);
     let mut pages = {
         let replicas = copies::replicas(rt);
@@ -176,7 +176,10 @@ impl ReplayPlans {
     /// The proved plan of the phase before stays valid until a plan of this phase is proved.
     fn set_own(&mut self, rt: &Runtime, phase: RecordedPhase) {
         let is_new = phase.base.is_some();
-        match (own_of(rt, phase), std::mem::take(&mut self.own)) {
+        match (
+            stage_of_ended_phase(rt, phase),
+            std::mem::take(&mut self.own),
+        ) {
             (None, before) if is_new => self.own = before,
             (new, OwnPlan::Proved { plan, .. }) => {
                 self.before = Some(plan);
@@ -409,13 +412,13 @@ fn reduce_stored(rt: &Runtime, layer: usize, owner: Worker, bytes: &[u8]) {
     fault::point("thin.end", copies::committed_epoch(rt));
 }
 
-/// Damages every journal that this process has, at a fault point of a test.
+/// Damages the journals of these plans and of this worker's plan, for tests.
 pub fn damage_journals<'a>(
     rt: &Runtime,
-    scripts: impl Iterator<Item = &'a mut ReplayPlan>,
+    plans: impl Iterator<Item = &'a mut ReplayPlan>,
     damage: Damage,
 ) {
-    scripts.for_each(|plan| plan.damage(damage));
+    plans.for_each(|plan| plan.damage(damage));
     if let OwnPlan::InTrial { plan, .. }
     | OwnPlan::Proved { plan, .. }
     | OwnPlan::Withdrawn { plan, .. } = &mut state(rt).own
@@ -452,7 +455,7 @@ pub fn store_plan(rt: &Runtime, plan: ReplayPlan) {
     state(rt).own = OwnPlan::proved(plan);
 }
 
-/// Drops messages after a failure; those that were in flight are resent.
+/// Drops messages after a failure, so that this worker's plan is sent again.
 pub(super) fn interrupt(rt: &Runtime) {
     if let Some(state) = &mut *rt.static_data.plans.borrow_mut() {
         state.interrupt();

@@ -97,7 +97,7 @@ impl Transfer {
     /// Removes and returns the receiver's answer, once the answer has arrived.
     ///
     /// # Errors
-    /// Errors of the MPI library.
+    /// Fails with the error of the MPI library.
     pub fn take_answer(&mut self) -> mpi::Result<Option<Vec<u8>>> {
         let Some(answer) = &mut self.answer else {
             return Ok(None);

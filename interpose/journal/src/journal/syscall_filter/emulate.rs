@@ -129,7 +129,7 @@ fn total(list: i64, count: i64) -> i64 {
     if list == 0 {
         return 0;
     }
-    // SAFETY: the program passed this list and its length.
+    // SAFETY: writev(2) makes the program responsible for a list of this length.
     let list = unsafe {
         std::slice::from_raw_parts(list as *const libc::iovec, count.clamp(0, 1024) as usize)
     };
@@ -221,7 +221,8 @@ fn decide_fcntl(filter: &FilterState, a: &[i64; 6]) -> CallDisposition {
 /// A null address is skipped.
 fn exchange<T: Copy>(stored: &mut T, new: i64, old: i64) {
     let before = *stored;
-    // SAFETY: the program passed addresses of structures as long as the kernel's.
+    // SAFETY: the emulated calls make the program responsible for addresses of structures as long
+    // as the kernel's.
     unsafe {
         if new != 0 {
             *stored = (new as *const T).read_unaligned();
@@ -238,7 +239,7 @@ fn exchange<T: Copy>(stored: &mut T, new: i64, old: i64) {
 fn set_mask(a: &[i64; 6]) -> CallDisposition {
     let (mut arguments, mut mask) = (*a, [0u64; 1]);
     if a[1] != 0 {
-        // SAFETY: the program passed a set of 8 bytes, as the kernel reads it.
+        // SAFETY: rt_sigprocmask(2) makes the program responsible for a set of 8 bytes.
         mask[0] = unsafe { *(a[1] as *const u64) } & !(1 << (libc::SIGSYS - 1));
         arguments[1] = mask.as_ptr() as i64;
     }

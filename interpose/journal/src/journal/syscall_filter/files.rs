@@ -37,7 +37,7 @@ pub fn open_file(
     if path == 0 {
         return CallDisposition::ReturnValue(-i64::from(libc::EFAULT));
     }
-    // SAFETY: the program passed this path.
+    // SAFETY: open(2) makes the program responsible for a valid path.
     let path = unsafe { CStr::from_ptr(path as *const _) };
     let flags = flags as c_int;
     let directory = if path.to_bytes().starts_with(b"/") {
@@ -392,7 +392,9 @@ pub fn replace_open_file(
         None => match outcome_to_record(filter, descriptor.into()) {
             Some((outcome, content)) => {
                 let recorded = filter.inputs.record(call, outcome.clone());
-                recorded.map_err(|_| "there is no room to record what is read")?;
+                recorded.map_err(
+                    |_| "the inputs of the set-up phase exceed the room for their record",
+                )?;
                 (Some(outcome), content)
             }
             None => (None, None),
@@ -401,7 +403,7 @@ pub fn replace_open_file(
     if let Some(SyscallOutcome::LongFile(number)) = outcome {
         let now = borrow(descriptor.into())
             .metadata()
-            .map_err(|error| error.to_string())?;
+            .map_err(|error| format!("descriptor {descriptor} cannot be examined: {error}"))?;
         if !filter.inputs.is_same(number, &FileIdentity::new(&now)) {
             return Err(changed_message(&filter.inputs.path(number)));
         }

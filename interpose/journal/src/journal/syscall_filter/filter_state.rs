@@ -46,7 +46,7 @@ pub enum CallDisposition {
 /// Makes a system call from inside of the reserved range, where no filter applies.
 ///
 /// # Safety
-/// As for the system call.
+/// The requirements of the system call apply.
 pub(super) unsafe fn syscall(number: i64, arguments: &[i64; 6]) -> i64 {
     let result: i64;
     // SAFETY: the caller passes valid arguments of the call; of the registers, the kernel changes

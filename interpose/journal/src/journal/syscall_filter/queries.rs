@@ -88,7 +88,7 @@ pub fn decide(filter: &mut FilterState, number: c_long, a: &[i64; 6]) -> CallDis
         // A call with a null pointer queries a feature of the kernel or the length of an answer.
         return CallDisposition::Pass;
     }
-    // SAFETY: the program passed these strings, which are not null.
+    // SAFETY: the calls make the program responsible for valid strings, which are not null here.
     let texts = query
         .texts
         .iter()

@@ -6,26 +6,26 @@ use crate::redundancy::Redundancy;
 use understudy_numbers::{Epoch, ProcessNumber};
 use understudy_settings::Scheme;
 
-/// Creates a joining process with all layers of a worker.
+/// Creates the report of a joining process that has all replicas of a dead worker.
 ///
-/// The layers are also of a later epoch unless `whole` is 0.
+/// The replicas are of `epoch`, and of the later epoch `whole` unless that is 0.
 fn left_by(process: u32, own: u32, epoch: u64, whole: u64) -> ProcessReport {
     let mut report = with_replicas(process, own, 1, epoch);
-    if let Some(held) = &mut report.kept {
-        held.whole = (whole != 0).then_some(Epoch(whole));
-        held.process = Some(ProcessNumber(own));
+    if let Some(kept) = &mut report.kept {
+        kept.whole = (whole != 0).then_some(Epoch(whole));
+        kept.process = Some(ProcessNumber(own));
     }
     report
 }
 
 #[test]
 fn left_replicas_need_no_other_process() {
-    let has_all = |worker, player| Takeover {
+    let has_all = |worker, process| Takeover {
         has_own: true,
         layers: 1,
-        ..takeover(worker, player)
+        ..takeover(worker, process)
     };
-    // A worker with its buddy, then all workers.
+    // A worker dies with its buddy, then all workers die.
     let living = [
         worker(0, 0, 3),
         worker(3, 3, 3),
@@ -89,7 +89,7 @@ fn left_replicas_show_the_epoch_that_was_under_way() {
         epoch(&[worker(0, 0, 3), left_by(4, 1, 3, 4), left_by(5, 2, 3, 4)]),
         Ok(3)
     );
-    // Neither had worker 1, whose replica of that epoch died with worker 2.
+    // The epoch was not committed: worker 1 had no complete replicas of it.
     assert_eq!(
         epoch(&[
             whole(worker(0, 0, 3), 4),
@@ -131,10 +131,10 @@ fn left_replicas_show_the_epoch_that_was_under_way() {
 
 #[test]
 fn the_cheaper_epoch_is_chosen_if_the_later_one_cannot_be_committed() {
-    let costs = |identity: ProcessReport, lost_ns, fetch_ns| ProcessReport {
+    let costs = |report: ProcessReport, lost_ns, fetch_ns| ProcessReport {
         lost_ns,
         fetch_ns,
-        ..identity
+        ..report
     };
     let living = |lost, fetch| costs(whole(worker(0, 0, 3), 4), lost, fetch);
     let other = costs(whole(worker(2, 2, 3), 4), 10, 100);
@@ -172,21 +172,21 @@ fn the_cheaper_epoch_is_chosen_if_the_later_one_cannot_be_committed() {
         Ok((3, 0))
     );
     // A living process may need what worker 1 has stored for it.
-    let thin = |lost| ProcessReport {
+    let reduced = |lost| ProcessReport {
         is_reduced: true,
         ..living(lost, 80)
     };
     assert_eq!(
-        epoch(&[thin(100), left_by(4, 1, 3, 0), other.clone()]),
+        epoch(&[reduced(100), left_by(4, 1, 3, 0), other.clone()]),
         Ok((3, 0))
     );
     assert_eq!(
-        epoch(&[thin(0), left_by(4, 1, 3, 4), other.clone()]),
+        epoch(&[reduced(0), left_by(4, 1, 3, 4), other.clone()]),
         Ok((4, 0))
     );
-    assert_eq!(epoch(&[thin(0), joining(4), other.clone()]), Ok((4, 1)));
+    assert_eq!(epoch(&[reduced(0), joining(4), other.clone()]), Ok((4, 1)));
     // No earlier epoch exists.
-    let first = |identity| costs(whole(identity, 1), 0, 80);
+    let first = |report| costs(whole(report, 1), 0, 80);
     assert_eq!(
         epoch(&[
             first(worker(0, 0, 0)),
@@ -199,11 +199,15 @@ fn the_cheaper_epoch_is_chosen_if_the_later_one_cannot_be_committed() {
 
 #[test]
 fn a_process_without_a_complete_own_replica_has_those_of_its_buddies() {
-    let thin = |mut report: ProcessReport| {
+    let without_own = |mut report: ProcessReport| {
         report.kept.as_mut().unwrap().has_own = false;
         report
     };
-    let living = [worker(0, 0, 3), thin(left_by(4, 1, 3, 0)), worker(2, 2, 3)];
+    let living = [
+        worker(0, 0, 3),
+        without_own(left_by(4, 1, 3, 0)),
+        worker(2, 2, 3),
+    ];
     let plan = make(&living, 3, 1).unwrap();
     let has_partners = Takeover {
         layers: 1,
@@ -215,7 +219,11 @@ fn a_process_without_a_complete_own_replica_has_those_of_its_buddies() {
     );
     assert_eq!(plan.rebuilds, []);
     // No other process has worker 1's replica.
-    let living = [worker(0, 0, 3), thin(left_by(4, 1, 3, 0)), joining(5)];
+    let living = [
+        worker(0, 0, 3),
+        without_own(left_by(4, 1, 3, 0)),
+        joining(5),
+    ];
     assert_eq!(lost_worker(&living, 3), Some(1));
 }
 

@@ -1,6 +1,6 @@
 //! Plans with several replicas of each worker, and with parity.
 
-use super::{copies, fetch, joining, refusing, remake, with_replicas, worker};
+use super::{copies, fetch, joining, rebuild, refusing, with_replicas, worker};
 use crate::recovery_plan::{PlanFailure, ProcessReport, SourceFailure, make_plan};
 use crate::redundancy::Redundancy;
 use understudy_numbers::{Epoch, Worker};
@@ -10,8 +10,9 @@ use understudy_settings::Scheme;
 fn with_two_copies_any_two_may_die_at_once() {
     for first in 0..5 {
         for second in first + 1..5u32 {
-            let alive = (0..5u32).filter(|part| ![first, second].contains(part));
-            let mut living: Vec<ProcessReport> = alive.map(|part| worker(part, part, 3)).collect();
+            let alive = (0..5u32).filter(|number| ![first, second].contains(number));
+            let mut living: Vec<ProcessReport> =
+                alive.map(|number| worker(number, number, 3)).collect();
             living.extend([joining(5), joining(6)]);
             let plan = make_plan(&living, &copies(5, 1, 2), 5, &[]).unwrap();
             let fetched: Vec<u32> = plan.fetches.iter().map(|fetch| fetch.worker.0).collect();
@@ -47,13 +48,13 @@ fn with_parity_all_others_of_the_group_are_needed() {
     assert_eq!(plan.fetches, [fetch(0, 2), fetch(0, 4), fetch(3, 1)]);
     assert_eq!(
         plan.rebuilds,
-        [remake(1, 0, 3), remake(2, 1, 0), remake(4, 0, 0)]
+        [rebuild(1, 0, 3), rebuild(2, 1, 0), rebuild(4, 0, 0)]
     );
-    // Two of a group.
-    let gone = |worker, holders| PlanFailure::Copies {
+    // Two members of a group are dead.
+    let gone = |worker, buddies| PlanFailure::Copies {
         worker: Worker(worker),
         died: true,
-        buddies: holders,
+        buddies,
         epoch: Epoch(5),
     };
     let living = [
@@ -87,7 +88,7 @@ fn with_parity_all_others_of_the_group_are_needed() {
         parity(&living(0)),
         Err(gone(0, vec![(Worker(2), SourceFailure::Dead)]))
     );
-    // Damaged data cannot be used for others.
+    // Damaged data of a member cannot be used to restore another member.
     let living = [
         worker(1, 1, 5),
         refusing(worker(2, 2, 5), 2, 2),
@@ -100,9 +101,9 @@ fn with_parity_all_others_of_the_group_are_needed() {
         Err(gone(0, vec![(Worker(2), SourceFailure::Damaged)]))
     );
     // The parity is rebuilt from the pages of all members.
-    let living = [0, 1, 2, 3, 4].map(|part| refusing(worker(part, part, 5), 0, 2));
+    let living = [0, 1, 2, 3, 4].map(|number| refusing(worker(number, number, 5), 0, 2));
     assert_eq!(
         parity(&living).unwrap().rebuilds,
-        [remake(0, 0, 2), remake(4, 1, 2)]
+        [rebuild(0, 0, 2), rebuild(4, 1, 2)]
     );
 }
