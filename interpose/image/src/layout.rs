@@ -189,7 +189,7 @@ impl Backing {
         }
     }
 
-    /// Returns the position in the mapped file; `None` for memory without a file, and for windows.
+    /// Returns the position in the mapped file; `None` without a file, and for windows.
     fn file_position(&self) -> Option<FilePosition> {
         let (dev, inode, offset) = match self {
             Self::SharedMemory {
