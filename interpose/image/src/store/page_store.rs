@@ -71,7 +71,9 @@ impl PageStore {
         store.peak = store.top;
         // Slots from `top` on may have memory of the earlier process, and are not in use.
         let unused = store.arena.capacity - store.top;
-        store.arena.dont_need(Slot(store.top), unused)?;
+        if unused > 0 {
+            store.arena.dont_need(Slot(store.top), unused)?;
+        }
         Ok(store)
     }
 

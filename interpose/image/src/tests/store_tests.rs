@@ -148,6 +148,20 @@ fn pages_in_files_outlive_their_store() {
     check(&store, &new, 8);
 }
 
+/// All slots of files are in use; another store opens the files and keeps the content.
+#[test]
+fn a_full_store_in_files_is_opened_again() {
+    const SLOTS: u64 = 1 << 14;
+    let files = ArenaFiles::new().unwrap();
+    let mut store = store_in(files.clone(), SLOTS, &[]);
+    let used = store.alloc(SLOTS).unwrap();
+    stamp(&store, &used, 7);
+    drop(store);
+    let store = store_in(files, SLOTS, &used);
+    assert_eq!((store.live(), store.free_slots()), (SLOTS, 0));
+    check(&store, &used, 7);
+}
+
 #[test]
 fn protected_slots_are_not_reused() {
     let mut store = new_store(1 << 14);
