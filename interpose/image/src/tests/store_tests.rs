@@ -148,7 +148,7 @@ fn pages_in_files_outlive_their_store() {
     check(&store, &new, 8);
 }
 
-/// All slots of files are in use; another store opens the files and keeps the content.
+/// All slots are in use; another store opens the files and keeps the content.
 #[test]
 fn a_full_store_in_files_is_opened_again() {
     const SLOTS: u64 = 1 << 14;
