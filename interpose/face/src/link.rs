@@ -58,7 +58,7 @@ pub fn first() -> *const LinkMap {
 /// Returns all loaded objects, beginning with the program.
 pub fn objects() -> impl Iterator<Item = &'static LinkMap> + Clone {
     // SAFETY: ld.so's list is well formed. The list does not change during a walk: callers run in
-    // the constructor, in a request of ld.so for memory, or in an interpreter that is starting.
+    // the constructor, in a recovery (partly within dlopen(3)), or in a starting interpreter.
     unsafe { LinkMap::list(first()) }
 }
 

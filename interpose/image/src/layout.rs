@@ -85,7 +85,7 @@ pub enum Backing {
     /// Private mapping of a file that has lost its name.
     ///
     /// All of its pages are content. A restore in another process maps anonymous memory instead.
-    /// A mapping of more than [`MAX_CAPTURED_FILE_BYTES`] counts as [`Backing::PrivateFile`].
+    /// A mapping of more than `MAX_CAPTURED_FILE_BYTES` counts as [`Backing::PrivateFile`].
     RemovedFile {
         file: MappedFile,
         /// Offset of the mapping's first byte.
@@ -308,7 +308,7 @@ impl Area {
     ///
     /// False for the stack, whose live part is always copied, and for shared mappings without write
     /// access, whose content is that of a file. A mapping of unnamed memory is captured even
-    /// without write access, up to [`MAX_CAPTURED_FILE_BYTES`], because another process could not
+    /// without write access, up to `MAX_CAPTURED_FILE_BYTES`, because another process could not
     /// open that memory.
     pub fn is_tracked(&self) -> bool {
         let is_unnamed =
