@@ -6,7 +6,7 @@ use core::ffi::{CStr, c_char};
 /// Returns the bytes of a C string.
 ///
 /// # Safety
-/// `text` must be a C string that lives as long as the object that the string belongs to.
+/// `text` must be a C string that stays valid while the result is used.
 pub(crate) unsafe fn bytes(text: *const c_char) -> &'static [u8] {
     // SAFETY: the caller guarantees that `text` is a C string that stays valid while the result is
     // used.

@@ -47,12 +47,14 @@ impl Dynamic {
 /// Returns the entries before the entry of kind 0, which ends a dynamic section.
 ///
 /// # Safety
-/// `first` must be the first entry of a loaded object, or null.
+/// `first` must be null or the first entry of an object's dynamic section. The object must stay
+/// loaded while the entries are used.
 pub(crate) unsafe fn entries(
     first: *const Dynamic,
 ) -> impl Iterator<Item = &'static Dynamic> + Clone {
     let read = |entry: *const Dynamic| {
-        // SAFETY: the entries of a loaded object follow each other up to the one of kind 0.
+        // SAFETY: the caller guarantees that `first` begins a dynamic section or is null. The
+        // entries of a section follow each other up to the one of kind 0.
         unsafe { entry.as_ref() }.filter(|entry| entry.tag != 0)
     };
     iter::successors(read(first), move |entry| {

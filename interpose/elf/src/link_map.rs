@@ -42,7 +42,7 @@ struct Symbol {
 }
 
 impl LinkMap {
-    /// Lists a record and the records of the objects that were loaded after it.
+    /// Lists `first` and the records that follow in ld.so's list, in load order.
     ///
     /// # Safety
     /// `first` must be a record of ld.so, or null. No object of the list may be loaded or unloaded
@@ -98,7 +98,9 @@ impl LinkMap {
         self.strings(Dynamic::NEEDED).any(|name| name == soname)
     }
 
-    /// Returns the names of symbols that are defined elsewhere, one for each relocation.
+    /// Returns the names of symbols that other objects define.
+    ///
+    /// A symbol is listed once for each relocation that refers to the symbol.
     pub fn imports(&self) -> impl Iterator<Item = &'static [u8]> {
         let tables = self
             .address(Dynamic::SYMTAB)
@@ -122,7 +124,7 @@ impl LinkMap {
     }
 
     fn entries(&self) -> impl Iterator<Item = &'static Dynamic> + Clone {
-        // SAFETY: the dynamic section of a loaded object; null if the object has none.
+        // SAFETY: ld.so's record contains the address of the object's dynamic section, or null.
         unsafe { entries(self.dynamic) }
     }
 
@@ -142,7 +144,8 @@ impl LinkMap {
     fn relocations(&self, table: usize, size: usize) -> &'static [Relocation] {
         let size = self.entry(size).map_or(0, |entry| entry.value);
         match self.address(table) {
-            // SAFETY: the object's table of relocations, which has `size` bytes.
+            // SAFETY: the entries of the dynamic section contain address and size of the table,
+            // which stays mapped as long as the object.
             Some(first) if first != 0 => unsafe {
                 slice::from_raw_parts(first as *const Relocation, size / size_of::<Relocation>())
             },

@@ -79,7 +79,7 @@ impl LoadedModule {
 /// Calls `visit` for every object, in load order.
 ///
 /// # Safety
-/// `iterate` must be dl_iterate_phdr(3) of some namespace.
+/// `iterate` must pass its arguments to dl_iterate_phdr(3) of some namespace.
 pub unsafe fn for_each_module<Visit: FnMut(&LoadedModule)>(
     iterate: impl FnOnce(Callback, *mut c_void),
     mut visit: Visit,
@@ -89,7 +89,8 @@ pub unsafe fn for_each_module<Visit: FnMut(&LoadedModule)>(
         _size: usize,
         visit: *mut c_void,
     ) -> c_int {
-        // SAFETY: dl_iterate_phdr(3) passes a valid structure and the argument below.
+        // SAFETY: dl_iterate_phdr(3) passes a valid structure, and the address of `visit` that it
+        // receives below.
         unsafe { (*visit.cast::<Visit>())(&*module) };
         0
     }

@@ -37,7 +37,8 @@ impl LoaderDebug {
     /// `list` must be the address of `_r_debug`, or null.
     pub unsafe fn count_namespaces(list: *const LoaderDebug) -> usize {
         let non_null = |element: *const LoaderDebug| (!element.is_null()).then_some(element);
-        // SAFETY: an element of the list, whose field `next` is read only if it exists.
+        // SAFETY: the caller guarantees that `list` is ld.so's list, so `element` is one of its
+        // elements. The field `next` is read only if the element has the field.
         let next = |element: &*const LoaderDebug| unsafe {
             let has_next = (&raw const (**element).version).read() >= FIRST_LINKED_VERSION;
             non_null(if has_next {

@@ -18,7 +18,8 @@ fn link_maps() -> Vec<&'static LinkMap> {
 }
 
 fn for_each(visit: impl FnMut(&LoadedModule)) {
-    // SAFETY: libc's function.
+    // SAFETY: `for_each_module` passes a callback of the type that dl_iterate_phdr(3) calls, and
+    // the callback's data.
     let iterate = |callback, data| unsafe {
         dl_iterate_phdr(callback, data);
     };
@@ -40,11 +41,11 @@ fn both_lists_have_the_objects_in_one_order() {
 fn every_record_leads_to_the_first() {
     let records = link_maps();
     for &record in &records {
-        // SAFETY: a record of ld.so.
+        // SAFETY: a record of ld.so's list, which does not change while the tests run.
         let first = unsafe { LinkMap::first_of(record) };
         assert!(core::ptr::eq(first, records[0]));
     }
-    // SAFETY: null.
+    // SAFETY: `first_of` permits a null pointer.
     assert!(unsafe { LinkMap::first_of(core::ptr::null()) }.is_null());
 }
 
@@ -84,7 +85,7 @@ fn the_vdso_has_strings_and_no_imports() {
 #[test]
 fn program_headers_are_those_in_memory() {
     let base = &raw const __ehdr_start as usize;
-    // SAFETY: the headers of this executable, which stays mapped.
+    // SAFETY: `base` is the address of this executable's ELF header, which stays mapped.
     let mapped = unsafe { program_headers(base) };
     let function = program_headers_are_those_in_memory as *const () as usize;
     let has_function = |header: &&ProgramHeader| {
@@ -106,7 +107,7 @@ fn program_headers_are_those_in_memory() {
 
 #[test]
 fn there_is_one_namespace() {
-    // SAFETY: ld.so's list, and a null pointer.
+    // SAFETY: `count_namespaces` permits the address of ld.so's list and a null pointer.
     unsafe {
         assert_eq!(LoaderDebug::count_namespaces(&raw const _r_debug), 1);
         assert_eq!(LoaderDebug::count_namespaces(core::ptr::null()), 0);

@@ -17,7 +17,7 @@ use understudy_abi::{RUNTIME_STACK, RUNTIME_STACK_SIZE, control_block, libc_proc
 /// libc's list of exit functions is part of the program's memory, so it must contain addresses that
 /// are equal in every rank. It contains [`on_exit_handler`], which calls the runtime's function.
 static EXIT_HOOK: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
-/// The runtime's function that returns true if the exit requires a call.
+/// The runtime's function that returns true if the exit requires a call of the runtime.
 static NEEDS_CALL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 
 unsafe extern "C" {
@@ -27,11 +27,12 @@ unsafe extern "C" {
 /// Registers functions for the exit of the program.
 ///
 /// exit(3) calls `hook` with the status, and _exit(2) calls `at_once`. If `needs_call` returns
-/// true, exit(3) first makes a call of the slot [`understudy_abi::libc_procedures::EXIT_SLOT`].
+/// true, exit(3) first makes a call of the slot [`understudy_abi::libc_procedures::EXIT_SLOT`],
+/// provided that the exiting thread may enter the runtime.
 ///
 /// # Safety
-/// Must be called on the program's stack, because it registers with the program's libc
-/// (on_exit(3)).
+/// The caller must be on the program's stack, because this function calls on_exit(3) of the
+/// program's libc.
 pub unsafe extern "C" fn call_at_exit(
     hook: unsafe extern "C" fn(c_int),
     at_once: unsafe extern "C" fn(c_int),
@@ -43,7 +44,8 @@ pub unsafe extern "C" fn call_at_exit(
         .swap(hook as *mut c_void, Ordering::Release)
         .is_null()
     {
-        // SAFETY: on_exit(3).
+        // SAFETY: the caller is on the program's stack, and the handler has the type that
+        // on_exit(3) calls.
         unsafe { on_exit(on_exit_handler, core::ptr::null_mut()) };
     }
 }
@@ -75,8 +77,9 @@ unsafe extern "C" fn on_exit_handler(status: c_int, _: *mut c_void) {
         }
     }
     let argument = status as usize as *mut c_void;
-    // SAFETY: no code of the runtime is active on its stack. If exit(3) was called in a callback,
-    // the code below the callback never resumes.
+    // SAFETY: `run_at_exit` calls this with the MPI lock, so no other thread uses the runtime's
+    // stack; without the lock, only the main thread calls MPI. If exit(3) was called in a callback,
+    // the runtime's code that has called the callback never resumes.
     let run = || unsafe { on_stack(argument, call_exit_hook, RUNTIME_STACK + RUNTIME_STACK_SIZE) };
     if !mpi_lock::run_at_exit(run) {
         immediate_exit::report_exit(status);

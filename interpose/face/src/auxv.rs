@@ -17,7 +17,10 @@ pub struct Auxv {
     pub loader: usize,
     /// AT_RANDOM: the kernel's random bytes.
     pub random: *mut [u8; 16],
-    /// AT_FLAGS: true if a script's argv\[0\] was kept (binfmt_misc's flag `P`).
+    /// AT_FLAGS: true if the kernel kept argv\[0\] for an interpreter registered with binfmt_misc.
+    ///
+    /// The registration then has the flag `P`. The interpreter of a `#!` script never receives the
+    /// script's argv\[0\].
     pub keeps_argv0: bool,
 }
 

@@ -1,7 +1,7 @@
 //! Start of the preload library, from its constructor to a loaded runtime.
 //!
 //! ```text
-//!  execution 1   not an MPI program:       the constructor returns
+//!  execution 1   no MPI program expected:  the constructor returns
 //!                cannot be protected:      executes the program without this library
 //!                no guardian yet:          executes the guardian, which executes the program again
 //!                else:                     saves the environment in a memfd, disables address
@@ -56,13 +56,15 @@ unsafe extern "C" {
     fn dlerror() -> *const c_char;
 }
 
-/// Handles the start of the process.
+/// Decides how the process runs: without this library, as a guardian, or protected.
+///
+/// The function returns if the process needs no preparation, and at the end of execution 2.
 ///
 /// # Safety
 /// Must be called once, from the constructor, with the constructor's arguments.
 pub unsafe fn start(argc: c_int, argv: *const *const c_char, envp: *mut *const c_char) {
     let list = envp.cast_const();
-    // SAFETY: the kernel's arrays on the stack.
+    // SAFETY: the caller guarantees the constructor's arguments: the kernel's arrays on the stack.
     unsafe {
         let variable = |name: &[u8]| environ::value(list, name);
         if variable(b"UNDERSTUDY_ASIDE=").is_some() {
@@ -109,9 +111,11 @@ pub unsafe fn start(argc: c_int, argv: *const *const c_char, envp: *mut *const c
     }
 }
 
-/// Returns the number of workers, if the variables of size and spares are numbers.
+/// Returns the number of workers: the job's size without the spares.
 ///
-/// The program sees this number as OMPI_COMM_WORLD_SIZE.
+/// `None` if the size is no number, or less than the number of spares. The number of spares is 1
+/// unless UNDERSTUDY_SPARES contains a number. The program sees the result as the job's size
+/// ([`environ::SIZES`]).
 ///
 /// # Safety
 /// `list` must be a valid environment.
@@ -133,10 +137,13 @@ const SECRET_VARIABLE: &[u8] = b"UNDERSTUDY_SECRET=";
 /// The runtime reads all other faults, but starts too late for this fault.
 const PRETEND_REFUSED: &[u8] = b"pretend no-personality";
 
-/// Execution 1: prepares the second execution.
+/// Execution 1: executes the guardian, or the program a second time.
+///
+/// A program that cannot be protected is refused.
 fn run_first_execution(program: &Program) -> ! {
     let list = program.environment;
-    // SAFETY: a valid environment; personality(2) and execve(2).
+    // SAFETY: the caller of `Program::new` guarantees a valid environment; personality(2) has no
+    // memory effects.
     unsafe {
         let protection = launched::protection(list);
         if protection == Protection::None {
@@ -186,9 +193,10 @@ fn run_first_execution(program: &Program) -> ! {
     }
 }
 
-/// Execution 2: equalises the process with other ranks, and loads the runtime side.
+/// Execution 2: equalises the process with other ranks, and loads the other two sides.
 ///
-/// The first part runs on the program's stack, the second on a stack in the reserved range.
+/// The runtime and MPI sides are loaded on a stack in the reserved range; all other steps run on
+/// the program's stack.
 ///
 /// # Safety
 /// The requirements of [`start`] apply.
@@ -203,7 +211,8 @@ unsafe fn run_second_execution(
         crate::messages::print(&message::ENVIRONMENT_LOST);
         sys::exit(understudy_catalogue::exit_status::INTERNAL)
     };
-    // SAFETY: the kernel's arrays; only ld.so has already read the environment.
+    // SAFETY: the caller guarantees the kernel's arrays; only ld.so has already read the
+    // environment.
     unsafe {
         environ::unpad(envp);
         exec::remember(saved.list, envp.cast_const());
@@ -259,12 +268,11 @@ fn refuse_randomised(program: &Program, original_personality: usize) {
     }
 }
 
-/// Gives every rank of the job equal stack canaries, pointer guards, random bytes and heaps.
+/// Sets stack canary, pointer guard, random bytes and heap, equally in all ranks.
 ///
-/// The values are derived from `key`. The key is the job's secret, or the job's name, which other
-/// users can guess, if the job has no secret. With a disk level, the values must be equal in every
-/// start of the job, so the key is the program's path. Returns a seed for further values that must
-/// be equal.
+/// The values are derived from `key`. The key is the job's secret; a job without a secret uses its
+/// name, which other users can guess. With a disk level, the values must be equal in every start of
+/// the job, so the key is the program's path. Returns a seed for further values that must be equal.
 ///
 /// # Safety
 /// The canary must not change while a function is active that checks it on return. This function
@@ -296,7 +304,7 @@ unsafe fn equalise(random: *mut [u8; 16], key: &[u8]) -> u64 {
     mix(0x94d0_49bb_1331_11eb)
 }
 
-/// Loads the runtime side, or refuses the program with the reason of the failure.
+/// Loads the runtime and MPI sides, or refuses the program with the failure's reason.
 unsafe extern "C" fn load_or_refuse(argument: *mut c_void) {
     // SAFETY: `run_second_execution` passes the address of its local variable.
     let second = unsafe { &mut *argument.cast::<SecondExecution<'_>>() };
@@ -312,7 +320,7 @@ unsafe extern "C" fn load_or_refuse(argument: *mut c_void) {
             let problem = match error {
                 PatchError::NotFound => "was not found",
                 PatchError::TooMany => "is made in too many places",
-                _ => "is made elsewhere, too",
+                _ => "is also made in places that understudy did not find",
             };
             second.refuse(&message::glibc_call_unknown(
                 Text(libc_version()),

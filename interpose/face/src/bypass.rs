@@ -1,4 +1,4 @@
-//! Bypass: runs the program as if this library had not been preloaded.
+//! Bypass: runs the program as without this library, or refuses to run the program.
 #![allow(unsafe_code)]
 
 use crate::auxv::Auxv;
@@ -12,7 +12,7 @@ use core::fmt::Display;
 use understudy_catalogue::exit_status;
 use understudy_catalogue::message;
 
-/// The program's arguments and environment, as the launcher passed them.
+/// The program of this process: file, arguments, and the environment of execution 1.
 pub struct Program {
     /// Null-terminated argv; for a script, without the entries that the kernel prepends.
     ///
@@ -31,14 +31,16 @@ impl Program {
     /// Finds the executed file.
     ///
     /// The file is the auxiliary vector's AT_EXECFN, which keeps the name of a symbolic link. If
-    /// that path is relative or names a closed descriptor (fexecve(3)), /proc/self/exe is used.
+    /// that path is relative, or does not lead to the running program (fexecve(3) of a descriptor
+    /// that is now closed), the target of /proc/self/exe is used.
     ///
     /// For a script (`#!`, or binfmt_misc), the file is the name with which it was executed,
     /// because its interpreter receives that name. If the name is not among the arguments, the
     /// interpreter is executed directly.
     ///
     /// # Safety
-    /// `argv` must be the kernel's array, and `auxv` the vector of the same stack.
+    /// `argv` must be the kernel's array, and `auxv` the vector of the same stack. `environment`
+    /// must be a valid environment as long as the program is used.
     pub unsafe fn new(
         argv: *const *const c_char,
         environment: *const *const c_char,
@@ -48,7 +50,8 @@ impl Program {
         let mut path = Path::new();
         let mut arguments = None;
         if !auxv.execfn.is_null() {
-            // SAFETY: the kernel's string on the stack.
+            // SAFETY: the caller guarantees that `auxv` is the kernel's vector, which refers to a
+            // string on the stack.
             let name = unsafe { sys::bytes(auxv.execfn) };
             path.push(name);
             if !is_this_program(&path) {
@@ -80,15 +83,16 @@ impl Program {
 
     /// Executes the program with `environment`; on failure, returns the errno.
     pub fn execute(&self, environment: *const *const c_char) -> i32 {
-        // SAFETY: execve(2) on valid arrays.
+        // SAFETY: execve(2) only reads the arrays, and reports invalid addresses as an error.
         -unsafe { sys!(nr::EXECVE, self.path.as_ptr(), self.argv, environment) } as i32
     }
 
     /// Returns true if reasons for refusals are not printed.
     ///
-    /// A program that is not linked with libmpi perhaps does not use MPI at all.
+    /// A program that is not linked with libmpi perhaps does not use MPI at all. The reasons are
+    /// printed nevertheless if the user has requested the preparation (UNDERSTUDY_LATE=1).
     pub fn is_quiet(&self) -> bool {
-        // SAFETY: a valid environment.
+        // SAFETY: the caller of `new` guarantees a valid environment.
         self.is_late && !unsafe { environ::is_on(self.environment, environ::LATE_VARIABLE) }
     }
 
@@ -97,23 +101,24 @@ impl Program {
     /// The library stays in LD_PRELOAD, but does nothing in this process, if the program may load
     /// MPI late: such a program may also be the wrapper of a program that needs this library.
     ///
-    /// The program is refused instead if ckptd is the only launcher. Without this library, its MPI
-    /// library would not find ckptd, and each process would be a job of its own.
+    /// A program that is linked with libmpi is refused instead if ckptd is the only launcher.
+    /// Without this library, the program's MPI library would not find ckptd, and each process would
+    /// be a job of its own.
     pub fn run_unprotected(&self, personality: Option<usize>) -> ! {
-        // SAFETY: a valid environment.
+        // SAFETY: the caller of `new` guarantees a valid environment.
         if !self.is_late && !unsafe { environ::has_launcher(self.environment) } {
-            // SAFETY: a valid environment.
+            // SAFETY: the caller of `new` guarantees a valid environment.
             unsafe { report_unprotected(self.environment, &message::LAUNCHER_NEEDS_PROTECTION) };
         }
         if !self.is_late {
-            // SAFETY: a valid environment.
+            // SAFETY: the caller of `new` guarantees a valid environment.
             unsafe { mark_unprotected(self.environment) };
         }
         if let Some(personality) = personality {
             // SAFETY: personality(2) has no memory effects.
             unsafe { sys!(nr::PERSONALITY, personality) };
         }
-        // SAFETY: a valid environment.
+        // SAFETY: the caller of `new` guarantees a valid environment.
         let environment = unsafe {
             if self.is_late {
                 environ::without_late_preparation(self.environment)
@@ -129,10 +134,11 @@ impl Program {
 
     /// Reports why the program cannot be protected; then runs it unprotected, or exits.
     ///
-    /// The process exits if UNDERSTUDY_REQUIRE=1, or if the job was to be restarted from disk.
+    /// The process exits in the cases that [`report_unprotected`] lists. A quiet refusal
+    /// ([`Program::is_quiet`]) always runs the program.
     pub fn refuse(&self, personality: Option<usize>, reason: &dyn Display) -> ! {
         if !self.is_quiet() {
-            // SAFETY: a valid environment.
+            // SAFETY: the caller of `new` guarantees a valid environment.
             unsafe { report_unprotected(self.environment, reason) };
         }
         self.run_unprotected(personality)
@@ -169,7 +175,8 @@ unsafe fn script_arguments(
 
 /// Reports that the program runs unprotected, with the reason, or ends the process.
 ///
-/// The process exits if UNDERSTUDY_REQUIRE=1, or if the job was to be restarted from disk.
+/// The process exits if protection is required (UNDERSTUDY_REQUIRE), if ckptd is the only launcher,
+/// or if the job was to be restarted from disk. The first rank of each node prints the report.
 ///
 /// # Safety
 /// `environment` must be a valid environment.
@@ -201,7 +208,8 @@ pub unsafe fn report_unprotected(environment: *const *const c_char, reason: &dyn
 
 /// Ends the program with the status of a refusal.
 ///
-/// The message is printed by one rank of each node.
+/// The first rank of each node prints the message. A file in the job's directory records the
+/// refusal.
 ///
 /// # Safety
 /// `environment` must be a valid environment.
@@ -215,7 +223,7 @@ pub unsafe fn exit_refused(environment: *const *const c_char, message: &dyn Disp
 
 /// Ends a process with the status of a refusal.
 ///
-/// The first process of a node prints the message.
+/// The first process of a node (`is_first`) prints the message.
 pub fn exit_refused_process(is_first: bool, message: &dyn Display) -> ! {
     if is_first {
         print(message);
@@ -244,13 +252,13 @@ unsafe fn is_first_of_node(environment: *const *const c_char) -> bool {
     local_rank == Some(b"0")
 }
 
-/// Name of the file in the job's directory that marks unprotected processes.
+/// Name of the file, in the job's directory, that exists if a process runs unprotected.
 ///
-/// The name is equal to the one in `understudy_wire::line`.
+/// The name behind the slash is equal to the one in `understudy_wire::line`.
 const UNPROTECTED_MARK: &[u8] = b"/aside";
-/// Name of the file in the job's directory that marks a refused process.
+/// Name of the file, in the job's directory, that exists if a process was refused.
 ///
-/// The name is equal to the one in `understudy_wire::line`.
+/// The name behind the slash is equal to the one in `understudy_wire::line`.
 const REFUSED_MARK: &[u8] = b"/refused";
 
 /// Records that the program is about to run unprotected: its processes cannot be replaced.

@@ -25,7 +25,8 @@ pub fn connect(hook: *const c_void) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_cancel(thread: usize) -> c_int {
     static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
-    // SAFETY: libc's function and the runtime's have these types.
+    // SAFETY: libc's function and the runtime's have these types, and the caller meets the
+    // requirements of libc's function.
     unsafe {
         let real: unsafe extern "C" fn(usize) -> c_int =
             core::mem::transmute(next(&REAL, c"pthread_cancel"));

@@ -36,12 +36,13 @@ const MAX_ANCESTORS: usize = 64;
 const GUARDIAN_KILL_TIME: i64 = 1;
 /// Maximum number of attempts to connect to an ancestor whose backlog is full.
 ///
-/// A rank accepts thousands of connections; a process of another user may accept no connection.
+/// The backlog of a rank has thousands of places. A full backlog perhaps belongs to a process of
+/// another user, which may never accept a connection.
 const MAX_ATTEMPTS: u32 = 100;
 /// Pause between two attempts: seconds and nanoseconds.
 const ATTEMPT_PAUSE: [i64; 2] = [0, 1_000_000];
 
-/// Number of calls that create a name and have not returned.
+/// Number of calls whose return the rank awaits, because they may create a name.
 static NAMES_AWAITED: AtomicU32 = AtomicU32::new(0);
 
 /// Two names of an effect, with the descriptors of their directories.
@@ -200,7 +201,7 @@ fn search(namespace: u64) -> isize {
     NO_RANK
 }
 
-/// Returns true in a rank that records effects of its children, and in those children.
+/// Returns true in a rank that records effects of its children, and in its descendants.
 pub fn has_rank() -> bool {
     rank().is_some()
 }
@@ -225,7 +226,7 @@ fn rank() -> Option<Parent> {
     (process != NO_RANK).then_some(Parent { process, namespace })
 }
 
-/// Returns true if the rank waits for the report that a call has returned.
+/// Returns true if the rank awaits the report that a call has returned.
 pub fn is_name_awaited() -> bool {
     NAMES_AWAITED.load(Ordering::Relaxed) > 0
 }
@@ -270,9 +271,10 @@ fn warn(error: isize) {
     }
 }
 
-/// Waits until the guardian has had time to kill this process.
+/// Records that this process has outlived its rank, unless the guardian kills the process.
 ///
-/// A child that is alive after this time has outlived a rank that has not failed.
+/// The guardian of a failed rank kills the rank's children. A child that is alive after
+/// [`GUARDIAN_KILL_TIME`] has therefore outlived a rank that has not failed.
 fn outlive_rank() {
     let time = [GUARDIAN_KILL_TIME, 0i64];
     // SAFETY: nanosleep(2) of a valid timespec; getpid(2).

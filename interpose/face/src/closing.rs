@@ -1,4 +1,4 @@
-//! Keeps descriptors of the runtime and MPI sides open when the program closes all.
+//! Keeps descriptors of the runtime and MPI sides open when the program closes all descriptors.
 //!
 //! A program may close all descriptors in a loop of close(2), or with close_range(2). A forked
 //! child of the program may close any descriptor, because it does not use the runtime.
@@ -35,14 +35,15 @@ fn is_protected() -> bool {
     unsafe { sys!(nr::GETPID) == PROCESS.load(Ordering::Relaxed) }
 }
 
-/// close(2).
+/// close(2), which fails with EBADF for descriptors of the runtime and MPI sides.
 ///
 /// # Safety
 /// The requirements of libc's function apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn close(fd: c_int) -> c_int {
     static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
-    // SAFETY: libc's function has this type; errno of this thread.
+    // SAFETY: libc's function has this type, and the caller meets its requirements;
+    // `__errno_location` returns the address of this thread's errno.
     unsafe {
         if RESERVED_DESCRIPTORS.contains(fd) && is_protected() {
             __errno_location().write(EBADF);
@@ -58,13 +59,15 @@ pub unsafe extern "C" fn close(fd: c_int) -> c_int {
 
 /// close_range(2), except for descriptors of the runtime and MPI sides.
 ///
+/// CLOSE_RANGE_CLOEXEC, which closes nothing before an execution, applies to all descriptors.
+///
 /// # Safety
 /// The requirements of libc's function apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
     const CLOSE_RANGE_CLOEXEC: c_int = 4;
-    // SAFETY: libc's function has this type.
+    // SAFETY: libc's function has this type, and the caller meets its requirements.
     unsafe {
         let real: unsafe extern "C" fn(c_uint, c_uint, c_int) -> c_int =
             core::mem::transmute(next(&REAL, c"close_range"));
@@ -74,7 +77,7 @@ pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) 
             forget_range(first, last);
             return result;
         }
-        // The ranges between the reserved descriptors are closed.
+        // The ranges before, between and after the reserved descriptors are closed.
         let mut begin = first;
         for fd in (RUNTIME_FD_BASE..ReservedDescriptors::END)
             .filter(|fd| RESERVED_DESCRIPTORS.contains(*fd))

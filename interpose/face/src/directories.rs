@@ -24,12 +24,12 @@ unsafe extern "C" {
     fn free(memory: *mut c_void);
 }
 
-/// Returns true for the entry of a backup.
+/// Returns true for the entry of a backup, in a rank and its descendants.
 ///
 /// # Safety
 /// `entry` must be an entry that libc has returned.
 unsafe fn is_backup(entry: Entry) -> bool {
-    // SAFETY: the caller guarantees that `entry` is an entry of libc.
+    // SAFETY: the caller guarantees that `entry` is an entry of libc, whose name is a C string.
     unsafe { sys::bytes(entry.add(NAME)) }.starts_with(BACKUP_PREFIX.as_bytes())
         && (recorded_process::is_protected() || child_effects::has_rank())
 }

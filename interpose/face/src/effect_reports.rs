@@ -40,7 +40,8 @@ pub unsafe fn report_pair(
         unsafe { child_effects::report(kind, names, value) };
         return false;
     }
-    // SAFETY: the runtime's function of this type.
+    // SAFETY: `connect` has stored the runtime's function of this type, and the caller guarantees
+    // that each string is valid or null.
     unsafe {
         let hook: Hook = core::mem::transmute(hook);
         if mpi_lock::is_enabled() {

@@ -26,7 +26,7 @@ const _: () = assert!(STACK_WORDS.len() == ENTRIES);
 pub static ENTRY: [AtomicPtr<c_void>; ENTRIES] =
     [const { AtomicPtr::new(pass_through as *mut c_void) }; ENTRIES];
 
-/// Addresses of the real procedures for [`pass_through`]; 0 before the first call.
+/// Addresses of the real procedures for [`pass_through`]; 0 before a procedure's first call.
 static REAL: [AtomicUsize; SLOT_NAMES.len()] = [const { AtomicUsize::new(0) }; SLOT_NAMES.len()];
 
 unsafe extern "C" {
@@ -75,7 +75,7 @@ extern "C" fn resolve(slot: u32) -> usize {
         HANDLE.store(handle, Ordering::Release);
     }
     let name = SLOT_NAMES[slot as usize];
-    // SAFETY: dlsym(3) on the handle of a library that stays open.
+    // SAFETY: dlsym(3) with a terminated string and the handle of a library that stays open.
     let mut address = unsafe { dlsym(handle, name.as_ptr()) } as usize;
     if address == 0 {
         address = find_mpix(handle, name.to_bytes_with_nul());
@@ -89,20 +89,22 @@ extern "C" fn resolve(slot: u32) -> usize {
 }
 
 /// Returns the address of a persistent collective, which Open MPI 4 exports as MPIX_….
+///
+/// The result is 0 for other procedures.
 fn find_mpix(handle: *mut c_void, name: &[u8]) -> usize {
     let mut mpix_name = [0u8; 64];
     match name.strip_prefix(b"MPI_") {
         Some(rest) if name.ends_with(b"_init\0") && rest.len() + 5 <= mpix_name.len() => {
             mpix_name[..5].copy_from_slice(b"MPIX_");
             mpix_name[5..5 + rest.len()].copy_from_slice(rest);
-            // SAFETY: dlsym(3) with a terminated string.
+            // SAFETY: dlsym(3) with a terminated string and the handle of an open library.
             unsafe { dlsym(handle, mpix_name.as_ptr().cast()) as usize }
         }
         _ => 0,
     }
 }
 
-/// Opens the real libmpi and copies the contents of its data symbols to the program's.
+/// Opens the real libmpi, and copies its data symbols' contents to the program's symbols.
 ///
 /// The real libmpi is opened by its path: for its soname, ld.so would return this library. The
 /// program's data symbols are those of this library, or copies in the program (copy relocations).
@@ -112,8 +114,9 @@ fn open_real() -> *mut c_void {
     const RTLD_NOW_GLOBAL: c_int = 0x102;
     const LM_ID_BASE: c_long = 0;
     let mut path = Path::new();
-    // SAFETY: `environ` is libc's; dlopen(3), dlsym(3); the copied sizes are those of the table,
-    // which are equal on both sides.
+    // SAFETY: libc keeps a valid environment in `environ`. dlmopen(3) and dlsym(3) receive
+    // terminated strings. The copied size is that of the table, which both definitions of a data
+    // symbol have.
     unsafe {
         unprepared::report(environ);
         // The real library's process manager is the launcher.

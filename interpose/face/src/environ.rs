@@ -5,7 +5,7 @@
 //! differ in number or size of strings have different stack addresses. The process is therefore
 //! executed a second time with a *fixed* environment. The variables of the launcher and of
 //! understudy are saved in a memfd. The other variables are padded: their number and total size
-//! become multiples of large steps, so that small differences disappear.
+//! become multiples of large steps, so that small differences nearly always disappear.
 #![allow(unsafe_code)]
 
 use crate::environment_block::{BlockBuilder, PAD_VARIABLE};
@@ -21,7 +21,9 @@ use core::fmt::Write;
 ///
 /// The value is the memfd's number with four digits.
 pub const BOOT_VARIABLE: &[u8] = b"UNDERSTUDY_BOOT=";
-/// Marks an unprotected process, so that a preload from /etc/ld.so.preload cannot loop.
+/// Marks a process that this library leaves alone: an unprotected program, or a guardian.
+///
+/// Without the mark, a preload from /etc/ld.so.preload would execute the program without end.
 pub const UNPROTECTED_VARIABLE: &[u8] = b"UNDERSTUDY_ASIDE=1\0";
 /// Variable that is set if ckptd is the process manager (`understudy_wire::line`).
 pub const MANAGER: &[u8] = b"UNDERSTUDY_LINE=";
@@ -29,7 +31,7 @@ pub const MANAGER: &[u8] = b"UNDERSTUDY_LINE=";
 pub const PID_NAMESPACE: &[u8] = b"UNDERSTUDY_PID_NAMESPACE=";
 /// Prefix of the entries that preserve the launcher's values of variables.
 ///
-/// A guardian that changes the entry `NAME=value` adds this prefix to the original entry.
+/// A guardian that changes the entry `NAME=value` keeps the original entry with this prefix.
 pub const LAUNCHER_PREFIX: &[u8] = b"UNDERSTUDY_LAUNCHER_";
 /// Variables that every guardian sets, for any launcher.
 const IDENTITY: [&[u8]; 8] = [
@@ -46,7 +48,7 @@ const IDENTITY: [&[u8]; 8] = [
 pub const LATE_VARIABLE: &[u8] = b"UNDERSTUDY_LATE=";
 /// Libraries that the loader preloads.
 pub const PRELOAD: &[u8] = b"LD_PRELOAD=";
-/// Prefix of the only launcher's variables that are not hidden from the program.
+/// Prefix of Open MPI's variables (`OMPI_…`) that are not hidden from the program.
 pub const SHOWN_PREFIX: &[u8] = b"OMPI_COMM_WORLD_";
 /// Variables with the number of processes of the job.
 pub const SIZES: [&[u8]; 4] = [
@@ -113,14 +115,14 @@ pub unsafe fn is_on(list: *const *const c_char, name: &[u8]) -> bool {
     unsafe { value(list, name) }.is_some_and(|value| [&b"1"[..], b"on", b"yes"].contains(&value))
 }
 
-/// Identity of a process in its job, from its launcher.
+/// Name and size of a process's job, from the launcher's variables.
 pub struct Identity<'a> {
     pub job: &'a [u8],
     /// Number of processes with which the job was started.
     pub size: &'a [u8],
 }
 
-/// Returns the identity of this process.
+/// Returns name and size of this process's job.
 ///
 /// # Safety
 /// The requirements of [`strings`] apply.
@@ -135,7 +137,7 @@ pub unsafe fn identity<'a>(list: *const *const c_char) -> Identity<'a> {
 
 /// Returns true if a variable is hidden from the program side.
 ///
-/// Such variables belong to the launcher, to MPI or to understudy.
+/// Hidden variables belong to PMI servers, to Open MPI and its launcher, or to understudy.
 pub fn is_hidden(entry: &[u8]) -> bool {
     const HIDDEN: [&[u8]; 5] = [b"PMIX", b"PMI_", b"OMPI_", b"PRTE", b"UNDERSTUDY_"];
     HIDDEN.iter().any(|prefix| entry.starts_with(prefix)) && !entry.starts_with(SHOWN_PREFIX)
@@ -209,6 +211,8 @@ pub unsafe fn second_execution(
 }
 
 /// Returns true if the launcher can serve an unprotected program.
+///
+/// The process either has no guardian, or a guardian has preserved variables of a launcher.
 ///
 /// # Safety
 /// The requirements of [`strings`] apply.
@@ -305,9 +309,9 @@ fn add_preload(
     }
 }
 
-/// Returns the environment of a program whose MPI library another preload library replaces.
+/// Returns the environment of a program that needs another preload library.
 ///
-/// The result is `list` with that library, `library`, in place of this one in LD_PRELOAD.
+/// The result is `list` with `library` in place of this library in LD_PRELOAD.
 ///
 /// # Safety
 /// The requirements of [`strings`] apply.
@@ -428,6 +432,8 @@ pub unsafe fn without_late_preparation(list: *const *const c_char) -> Option<*co
 }
 
 /// Removes understudy's marks and the padding from the process's environment, in place.
+///
+/// LD_LIBRARY_PATH gets its original value again.
 ///
 /// # Safety
 /// `list` must be the environment on the process's stack, not yet used by libc.

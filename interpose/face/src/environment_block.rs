@@ -43,12 +43,12 @@ impl BlockBuilder {
         self.add_all(parts.iter().copied());
     }
 
-    /// Adds one string that consists of any number of parts.
+    /// Adds one string that consists of the parts of an iterator.
     pub fn add_all<'a>(&mut self, parts: impl Iterator<Item = &'a [u8]> + Clone) {
         let length: usize = parts.clone().map(<[u8]>::len).sum();
         assert!(self.used + length < self.capacity);
-        // SAFETY: the assertion bounds the string; the array has space for more pointers than are
-        // ever added.
+        // SAFETY: the assertion bounds the string. The array has space for the strings that the
+        // caller of `new` has counted, and for two steps more, which exceeds padding and additions.
         unsafe {
             let start = self.text.add(self.used);
             let mut end = start;
@@ -65,8 +65,8 @@ impl BlockBuilder {
 
     /// Pads the number of strings and their total size to multiples of the steps.
     ///
-    /// Number and size include the terminators, and are then equal in all ranks whose environments
-    /// differ by less than a step.
+    /// Number and size include the terminators. They are then equal in all ranks whose numbers and
+    /// sizes lie between the same multiples.
     pub fn pad(&mut self) {
         let target_count = (self.count + 1).next_multiple_of(COUNT_STEP);
         while self.count + 1 < target_count {
@@ -79,7 +79,7 @@ impl BlockBuilder {
 
     /// Returns the null-terminated array.
     pub fn finish(self) -> *const *const c_char {
-        // SAFETY: the array has space for the terminator.
+        // SAFETY: the array has space for more pointers than are ever added (`add_all`).
         unsafe { self.pointers.add(self.count).write(core::ptr::null()) };
         self.pointers
     }

@@ -29,6 +29,8 @@ use core::sync::atomic::{AtomicIsize, AtomicPtr, Ordering};
 type Strings = *const *const c_char;
 
 /// The launcher's environment; null in a process that is neither a rank nor a wrapper.
+///
+/// A forked child inherits the value.
 static LAUNCHER_ENVIRONMENT: AtomicPtr<*const c_char> = AtomicPtr::new(core::ptr::null_mut());
 /// Value of LD_PRELOAD with which the program was started.
 static PROGRAM_PRELOAD: AtomicPtr<c_char> = AtomicPtr::new(core::ptr::null_mut());
@@ -80,12 +82,14 @@ fn is_rank() -> bool {
 
 /// Returns the environment for a program that is executed with the environment `given`.
 ///
+/// The process ends if the program must be refused.
+///
 /// # Safety
 /// `given` must be null or a valid environment; the strings of `executed` must be valid.
 unsafe fn environment(given: Strings, executed: ExecutedFile) -> Strings {
     if !is_rank() {
-        // SAFETY: the caller guarantees that `given` is null or a valid environment and the
-        // strings of `executed` are valid.
+        // SAFETY: libc keeps a valid environment in `ENVIRON`; the caller guarantees that `given`
+        // is null or a valid environment and the strings of `executed` are valid.
         unsafe { unseen_programs::report_execution(ENVIRON, given, executed) };
     }
     let saved: Strings = LAUNCHER_ENVIRONMENT.load(Ordering::Acquire).cast_const();
@@ -93,8 +97,8 @@ unsafe fn environment(given: Strings, executed: ExecutedFile) -> Strings {
         return given;
     }
     let is_rank = is_rank();
-    // SAFETY: the caller guarantees that `given` is null or a valid environment and the strings of
-    // `executed` are valid.
+    // SAFETY: the caller guarantees that `given`, which is not null, is a valid environment and the
+    // strings of `executed` are valid. `remember` has stored a valid environment in `saved`.
     unsafe {
         let is_of_wrapper = || environ::value(given, environ::MANAGER).is_some();
         if !is_rank && !is_of_wrapper() {
@@ -115,7 +119,10 @@ unsafe fn environment(given: Strings, executed: ExecutedFile) -> Strings {
     }
 }
 
-/// Ends this process, or returns the environment for a program without protection.
+/// Reports an obstacle, and returns the environment for a program without protection.
+///
+/// The process ends if protection is required ([`bypass::report_unprotected`]), or if the program
+/// could not run without protection either.
 ///
 /// # Safety
 /// Both environments must meet the requirements of [`environ::strings`].
@@ -155,7 +162,9 @@ unsafe fn unprotected_environment(given: Strings, saved: Strings) -> Strings {
     }
 }
 
-/// Adds the variables of the launcher, of MPI and of understudy that `given` lacks.
+/// Returns `given` with the variables of launcher, MPI and understudy that it lacks.
+///
+/// LD_PRELOAD names this library ([`preload`]). `None` if no memory is available.
 ///
 /// # Safety
 /// Both environments must meet the requirements of [`environ::strings`].
@@ -189,14 +198,14 @@ unsafe fn merged_environment(given: Strings, saved: Strings) -> Option<Strings> 
 
 /// Returns the value of LD_PRELOAD as three parts, to be concatenated.
 ///
-/// The value is the launcher's. If the program has changed the variable, the value is the program's
-/// with this library in front.
+/// The value is the launcher's. If the program has set another value, the value is the program's,
+/// with this library in front unless the program's value names the library.
 ///
 /// # Safety
 /// The requirements of [`merged_environment`] apply.
 unsafe fn preload(given: Strings, saved: Strings) -> [&'static [u8]; 3] {
-    // SAFETY: the caller guarantees that both environments are valid; the string is part of the
-    // program's environment.
+    // SAFETY: the caller guarantees that both environments are valid; `remember` has stored a
+    // string that is never freed.
     unsafe {
         let original = sys::bytes(PROGRAM_PRELOAD.load(Ordering::Relaxed));
         match environ::value(given, PRELOAD).filter(|preload| *preload != original) {
@@ -269,13 +278,13 @@ executes! {
 
 /// Reports a program that is about to be started.
 ///
-/// Returns false, because the thread is not blocked for this report.
+/// Returns false, because stops of the thread are not blocked for this report.
 ///
 /// # Safety
 /// The requirements of [`unseen_programs::report_execution`] apply.
 unsafe fn report_start(given: Strings, executed: ExecutedFile) -> bool {
-    // SAFETY: the caller guarantees that `given` is null or a valid environment and the strings of
-    // `executed` are valid.
+    // SAFETY: libc keeps a valid environment in `ENVIRON`; the caller guarantees that `given` is
+    // null or a valid environment and the strings of `executed` are valid.
     unsafe { unseen_programs::report_execution(ENVIRON, given, executed) };
     false
 }
@@ -296,7 +305,8 @@ reporting_functions! {
 /// # Safety
 /// The requirements of libc's function apply.
 unsafe extern "C" fn execute_listed(path: Name, argv: Strings) -> c_int {
-    // SAFETY: the arguments end with a null pointer.
+    // SAFETY: the caller meets the requirements of execle(3): the arguments end with a null
+    // pointer, which the environment follows.
     unsafe {
         let count = environ::strings(argv).count();
         execve(path, argv, argv.add(count + 1).read().cast())
@@ -305,10 +315,10 @@ unsafe extern "C" fn execute_listed(path: Name, argv: Strings) -> c_int {
 
 /// Defines libc's functions with variadic arguments, which end with a null pointer.
 ///
-/// The caller has the first arguments in rsi, rdx, rcx, r8 and r9, and the remaining arguments on
-/// its stack above the return address. The code replaces the return address by these five
-/// registers. The stack then contains all arguments as one array, which is passed to the function
-/// with an array.
+/// The caller passes the path in rdi, the first five arguments of the program in rsi, rdx, rcx, r8
+/// and r9, and the remaining ones on the stack, above the return address. The code replaces the
+/// return address by these five registers. The stack then contains all arguments as one array,
+/// which is passed to the variant of the function that takes an array.
 macro_rules! variadic {
     ($($name:ident => $with_array:path;)*) => {$(
         /// libc's function of this name.

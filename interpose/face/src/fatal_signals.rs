@@ -1,7 +1,7 @@
 //! Signals that terminate the program.
 //!
 //! The runtime records the instruction and the address that caused the signal. Then the default
-//! action of the signal follows.
+//! action of the signal follows, unless the runtime prevents it ([`FatalHook`]).
 //!
 //! The handler is installed for signals that have their default action, and is hidden from the
 //! program. If the program calls sigaction(2) or a similar function of libc, it sees the default
@@ -93,7 +93,8 @@ pub fn connect(hook: *const c_void) {
 /// Installs the handler if the signal has its default action.
 fn install_handler(signal: c_int) {
     let mut current = Action::DEFAULT;
-    // SAFETY: valid structures; the handler is made for these signals.
+    // SAFETY: the structures are local variables of the type that sigaction(2) requires, and the
+    // handler is made for these signals.
     unsafe {
         if real_sigaction(signal, core::ptr::null(), &mut current) == 0
             && current.handler == SIG_DFL
@@ -109,8 +110,8 @@ fn is_handled(signal: c_int) -> bool {
 
 unsafe extern "C" fn on_fatal(signal: c_int, info: *const c_void, context: *mut c_void) {
     let default = [0usize; 4];
-    // SAFETY: system calls on this process; the runtime's function has this type and receives the
-    // kernel's arguments.
+    // SAFETY: the kernel passes valid arguments to the handler. `connect` has stored the runtime's
+    // function of this type; the system calls concern this process only.
     unsafe {
         let process = sys!(nr::GETPID);
         let hook = HOOK.load(Ordering::Acquire);
@@ -157,7 +158,7 @@ fn announce_handler(signal: c_int, handler: usize) {
 /// The requirements of libc's function apply.
 unsafe fn real_sigaction(signal: c_int, new: *const Action, old: *mut Action) -> c_int {
     static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
-    // SAFETY: libc's function has this type.
+    // SAFETY: libc's function has this type, and the caller meets its requirements.
     unsafe {
         let real: unsafe extern "C" fn(c_int, *const Action, *mut Action) -> c_int =
             core::mem::transmute(next(&REAL, c"sigaction"));
@@ -170,7 +171,8 @@ unsafe fn real_sigaction(signal: c_int, new: *const Action, old: *mut Action) ->
 /// # Safety
 /// The requirements of libc's function apply.
 unsafe fn hidden_sigaction(signal: c_int, new: *const Action, old: *mut Action) -> c_int {
-    // SAFETY: the caller's structures are valid or null.
+    // SAFETY: the caller meets the requirements of libc's function, so its structures are valid or
+    // null.
     unsafe {
         if !new.is_null() {
             announce_handler(signal, (*new).handler);
@@ -230,7 +232,7 @@ macro_rules! handlers {
             static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
             announce_handler(signal, handler);
             const NAME: &CStr = c_name(concat!(stringify!($name), "\0"));
-            // SAFETY: libc's function has this type.
+            // SAFETY: libc's function has this type, and the caller meets its requirements.
             let old = unsafe {
                 let real: unsafe extern "C" fn(c_int, usize) -> usize =
                     core::mem::transmute(next(&REAL, NAME));

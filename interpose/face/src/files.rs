@@ -65,10 +65,10 @@ unsafe fn report_stream(path: *const c_char, mode: *const c_char) -> bool {
     unsafe { report_open(AT_FDCWD, path, flags) }
 }
 
-/// Reports the return of a call that may have created a name.
+/// Reports the return of a call that may have created a name, if awaited.
 fn report_return(_: c_int) {
     if is_name_awaited() || child_effects::is_name_awaited() {
-        // SAFETY: no strings are passed.
+        // SAFETY: `report` permits a null pointer in place of the string.
         let is_blocked = unsafe { report(effect::NAME_CREATED, AT_FDCWD, core::ptr::null(), 0) };
         if is_blocked {
             stop::unblock();

@@ -10,6 +10,8 @@ use crate::link::{self, Path};
 pub const LIBRARY: &[u8] = b"/libunderstudy_fortran.so";
 
 /// Returns the path of the library, for programs of Open MPI.
+///
+/// `None` for programs of another MPI library, or if the file is missing.
 pub fn find() -> Option<Path> {
     if cfg!(feature = "mpich") {
         return None;

@@ -26,7 +26,7 @@ const MEMBARRIER_REGISTER: usize = 1 << 4;
 
 /// Timeout of a wait, after which the lock is polled: seconds and nanoseconds.
 const POLL_TIMEOUT: [i64; 2] = [0, 10_000_000];
-/// Timeout of a wait, after which the user is notified: seconds and nanoseconds.
+/// Timeout of a wait, after which the user is notified once: seconds and nanoseconds.
 const REPORT_TIMEOUT: [i64; 2] = [10, 0];
 
 /// True if the user has been notified of a long wait.
@@ -56,13 +56,13 @@ pub fn try_lock(mpi_lock: &MpiLock) -> bool {
         .is_ok()
 }
 
-/// Stores that a thread waits.
+/// Announces to the thread that has the lock that the calling thread waits.
 ///
 /// Returns true if a release will wake this thread; otherwise the thread must poll the lock.
 fn announce_wait(mpi_lock: &MpiLock) -> bool {
     mpi_lock.has_waiters.store(1, Ordering::SeqCst);
-    // SAFETY: membarrier(2), which fails before the process has registered, and on a kernel without
-    // this system call.
+    // SAFETY: membarrier(2) has no memory effects. It fails before the process has registered, and
+    // on a kernel without this system call.
     let barrier = |command: usize| unsafe { sys!(nr::MEMBARRIER, command) == 0 };
     barrier(MEMBARRIER_PRIVATE_EXPEDITED)
         || barrier(MEMBARRIER_REGISTER) && barrier(MEMBARRIER_PRIVATE_EXPEDITED)
@@ -97,7 +97,8 @@ pub fn acquire(mpi_lock: &MpiLock, max_rounds: u32) -> bool {
         } else {
             &POLL_TIMEOUT
         };
-        // SAFETY: futex(2) on a word that lives as long as the process.
+        // SAFETY: futex(2) only reads the word, which the reference keeps valid, and the constant
+        // timeout.
         let result = unsafe {
             sys!(
                 nr::FUTEX,
@@ -131,7 +132,7 @@ pub fn release(mpi_lock: &MpiLock) {
 #[cold]
 fn wake(mpi_lock: &MpiLock) {
     mpi_lock.has_waiters.store(0, Ordering::SeqCst);
-    // SAFETY: futex(2) on a word that lives as long as the process.
+    // SAFETY: FUTEX_WAKE accesses no memory; the reference keeps the word valid.
     unsafe {
         sys!(
             nr::FUTEX,

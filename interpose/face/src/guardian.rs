@@ -14,18 +14,18 @@ use crate::sys::{nr, sys};
 use core::ffi::c_char;
 use understudy_catalogue::message;
 
-/// Executes the program again with another preload library, if its MPI library requires that
-/// library.
+/// Executes the program again with the preload library that its MPI library requires.
 ///
-/// Starts the guardian first, if the process has no guardian. Returns if no other preload library
-/// fits, or if the job cannot be protected.
+/// A process without a guardian executes the guardian first. The function returns if no other
+/// preload library fits, if the job cannot be protected or is not to be protected
+/// (UNDERSTUDY_DISABLE), or if the execution fails.
 ///
 /// # Safety
 /// The requirements of [`launched::protection`] apply.
 pub unsafe fn execute_matching_library(program: &Program, list: *const *const c_char) {
     // SAFETY: the caller guarantees that `list` is a valid environment.
     let protection = unsafe { launched::protection(list) };
-    // SAFETY: `list` is a valid environment.
+    // SAFETY: the caller guarantees that `list` is a valid environment.
     if unsafe { environ::is_on(list, b"UNDERSTUDY_DISABLE=") } {
         return;
     }
@@ -44,7 +44,7 @@ pub unsafe fn execute_matching_library(program: &Program, list: *const *const c_
         if !library.is_file() {
             program.refuse(None, &message::PRELOAD_LIBRARY_MISSING);
         }
-        // SAFETY: a valid environment.
+        // SAFETY: the caller guarantees that `list` is a valid environment.
         let environment =
             unsafe { environ::with_preload_library(list, own_path(), library.as_bytes()) };
         if let Some(environment) = environment {
@@ -59,7 +59,8 @@ const ENOMEM: isize = 12;
 pub fn become_guardian(program: &Program) -> ! {
     let mut ckptd = Path::new();
     ckptd.push(Path::directory(own_path())).push(b"/ckptd");
-    // SAFETY: the arrays of this process; execve(2) with valid arrays.
+    // SAFETY: the caller of `Program::new` guarantees valid arguments and a valid environment, of
+    // which the arrays for execve(2) are copies.
     let result = unsafe {
         let arguments = [&b"ckptd"[..], b"guardian", b"--", program.path.as_bytes()];
         let arguments = environ::prepend(&arguments, program.arguments());

@@ -4,9 +4,9 @@
 //! which a program loads libraries and allocates memory before `MPI_Init`, and thus its addresses.
 //! A rank whose memory has other addresses cannot be replaced.
 //!
-//! Only one request for random numbers is answered from the job's secret: the interpreter's first
-//! request of the length of its hash secret. All other requests, such as for keys, names of files
-//! and seeds of generators, are answered by the kernel.
+//! Only one request for random numbers is answered from a seed that all ranks have in common: the
+//! interpreter's first request of the length of its hash secret. The kernel answers all other
+//! requests, such as for keys, names of files and seeds of generators.
 #![allow(unsafe_code)]
 
 use crate::environ;
@@ -25,15 +25,15 @@ const INTERPRETERS: [&[u8]; 2] = [b"python", b"libpython"];
 /// The interpreter then requests no random numbers, unless the value is `random`.
 const SEED_VARIABLE: &[u8] = b"PYTHONHASHSEED=";
 
-/// Seed of the random numbers.
+/// Seed of the random numbers, equal in all ranks.
 static SEED: AtomicU64 = AtomicU64::new(0);
-/// True until the request has been answered.
+/// True from [`begin`] until the request has been answered.
 pub static IS_PENDING: AtomicBool = AtomicBool::new(false);
 
-/// Enables the answer to the request, before the program starts.
+/// Enables the answer to the request, unless the user has set Python's seed.
 ///
 /// # Safety
-/// `environment` must be valid.
+/// `environment` must be a valid environment.
 pub unsafe fn begin(seed: u64, environment: *const *const c_char) {
     // SAFETY: the caller guarantees that `environment` is a valid environment.
     let user_seed = unsafe { environ::value(environment, SEED_VARIABLE) }.unwrap_or(b"");
@@ -53,7 +53,7 @@ unsafe extern "C" fn getrandom() {
 /// Answers the interpreter's request, or passes a request on.
 ///
 /// `caller` is an address in the code that requests the numbers. The function is also called for
-/// getrandom(2) by syscall(2), which interpreters that were built for older libcs use.
+/// getrandom(2) by syscall(2): interpreters that were built for older libcs make such calls.
 pub unsafe extern "C" fn answer(
     buffer: *mut u8,
     length: usize,
@@ -64,7 +64,8 @@ pub unsafe extern "C" fn answer(
         && IS_PENDING.load(Ordering::Relaxed)
         && is_interpreter(caller)
         && IS_PENDING.swap(false, Ordering::Relaxed);
-    // SAFETY: the caller's buffer of that length; libc's function has this type.
+    // SAFETY: the program passes a buffer of this length, as getrandom(2) requires; libc's function
+    // has this type.
     unsafe {
         if !is_request {
             let real: unsafe extern "C" fn(*mut u8, usize, c_uint) -> isize =

@@ -26,7 +26,7 @@ const M_ARENA_MAX: c_int = -8;
 ///
 /// With several arenas, addresses of blocks would depend on the timing of the threads.
 pub fn configure(key: u64) {
-    // SAFETY: mallopt(3).
+    // SAFETY: mallopt(3) accepts any numbers. This function runs before the program does.
     unsafe {
         mallopt(M_MMAP_MAX, 0);
         mallopt(M_MMAP_THRESHOLD, c_int::MAX);

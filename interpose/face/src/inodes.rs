@@ -13,7 +13,7 @@ type Data = *const c_void;
 
 /// Reports a change of an attribute.
 ///
-/// The file is the named one, or that of descriptor `directory` if `path` is null.
+/// The file is the one that `path` names, or that of descriptor `directory` if `path` is null.
 ///
 /// # Safety
 /// The string must be valid or null.
@@ -29,7 +29,8 @@ unsafe fn report_attribute(directory: c_int, path: Name, flags: c_int) -> bool {
 
 /// Reports a change of an extended attribute.
 ///
-/// The file is the named one, or that of a descriptor if `path` is null.
+/// The attribute is `name`. The file is the one that `path` names, or that of descriptor `file` if
+/// `path` is null.
 ///
 /// # Safety
 /// The strings must be valid or null.

@@ -19,7 +19,7 @@ pub const IO_SUBMIT: usize = 209;
 /// Returns libc's syscall(2) for calls with up to three arguments.
 fn real_call() -> unsafe extern "C" fn(usize, usize, usize, usize) -> c_long {
     static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
-    // SAFETY: libc's function takes its arguments in registers.
+    // SAFETY: libc's function takes its arguments in registers, so it can be called with four.
     unsafe { core::mem::transmute(next(&REAL, c"syscall")) }
 }
 

@@ -43,9 +43,9 @@ fn count_limit() -> bool {
     false
 }
 
-/// mbind(2), which libnuma calls by syscall(2).
+/// Number of mbind(2), which libnuma calls by syscall(2).
 pub const MBIND: usize = 237;
-/// set_mempolicy_home_node(2).
+/// Number of set_mempolicy_home_node(2).
 pub const SET_MEMPOLICY_HOME_NODE: usize = 450;
 
 /// Counts a call that sets the NUMA policy, or the home node, of a range.

@@ -6,13 +6,13 @@
 //! The second execution must precede the program's first instruction, at which time nothing shows
 //! that the program will use MPI. For this reason every program that the launcher itself has
 //! started is prepared like an MPI program, with two differences. The program keeps the launcher's
-//! environment, because it may be a wrapper (a shell, env(1)) of the real program. Its standard
-//! output passes through the relay only from its first MPI call on.
+//! environment, because the program may be a wrapper (a shell, env(1)) of the real program. The
+//! program's standard output passes through the relay only from the first MPI call on.
 //!
 //! Only interpreters are prepared among the programs that such a wrapper starts: otherwise a shell
 //! script would prepare each of its commands. An interpreter with an interpreter among its
 //! ancestors is not prepared either, because the ancestor may be the rank, and children of a rank
-//! are not ranks. `UNDERSTUDY_LATE=1` prepares all programs.
+//! are not ranks. `UNDERSTUDY_LATE=1` prepares all programs, any other value none.
 #![allow(unsafe_code)]
 
 use crate::entry;
@@ -62,6 +62,8 @@ pub unsafe fn is_started_by_launcher(list: *const *const c_char) -> bool {
 }
 
 /// Prefixes of the names of interpreters, whose programs load the MPI library late.
+///
+/// A prefix with a NUL is a whole name.
 const INTERPRETERS: [&[u8]; 5] = [b"python", b"pypy", b"julia", b"octave", b"R\0"];
 
 /// Returns true if a process executes an interpreter, by the name of its executable.
@@ -76,9 +78,9 @@ fn is_interpreter(process: isize) -> bool {
         .any(|beginning| name.starts_with(beginning))
 }
 
-/// Returns the name of a variable that only processes of this job have.
+/// Returns the name of a variable that this process's launcher has set for its processes.
 ///
-/// Guardians count as launchers.
+/// A guardian counts as the launcher of its child.
 ///
 /// # Safety
 /// `list` must be a valid environment.
@@ -130,7 +132,7 @@ pub fn await_first_call(enter: &[*const c_void; ENTRIES], streams: StreamFunctio
     for (entry, address) in RUNTIME_ENTRIES.iter().zip(enter) {
         entry.store(address.cast_mut(), Ordering::Release);
     }
-    // SAFETY: the process has one thread.
+    // SAFETY: the program has not started, so no other thread accesses the variable.
     unsafe { STREAMS = Some(streams) };
     entry::connect(&[first_call as *const c_void; ENTRIES]);
 }
@@ -170,7 +172,7 @@ extern "C" fn start_after_first_call() {
 }
 
 unsafe extern "C" fn start_streams(_: *mut c_void) {
-    // SAFETY: written once, before this function can be called.
+    // SAFETY: `await_first_call` writes the variable once, before this function can be called.
     if let Some(streams) = unsafe { (&raw const STREAMS).read() } {
         streams.start();
     }

@@ -76,7 +76,7 @@ unsafe fn can_guardians_connect(list: *const *const c_char) -> bool {
     }
 }
 
-/// Returns true if a launcher has started this job, and understudy is not disabled.
+/// Returns true if a launcher has started this process, and understudy is not disabled.
 ///
 /// # Safety
 /// The requirements of [`protection`] apply.
@@ -98,7 +98,8 @@ pub unsafe fn is_protection_required(list: *const *const c_char) -> bool {
 /// Returns true for the environment of a protected program, which its child processes inherit.
 ///
 /// Such an environment lacks the launcher's variables, and names this library twice in LD_PRELOAD
-/// ([`environ::second_execution`]).
+/// ([`environ::second_execution`]). The environment of a program that may load MPI late keeps the
+/// launcher's variables, and is not recognised.
 ///
 /// # Safety
 /// The requirements of [`protection`] apply.

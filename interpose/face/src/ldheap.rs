@@ -3,13 +3,14 @@
 //! After start-up, ld.so allocates link maps, vectors of TLS addresses (DTVs) and TLS blocks with
 //! the program's malloc. Allocations for the other namespaces would be rolled back with the
 //! program's heap, and would move the program's own blocks. ld.so's data contain pointers to the
-//! program's malloc, calloc, free and realloc; they are found by their values, and replaced. A
-//! request that is made on a stack in the reserved range belongs to the runtime and MPI sides, any
-//! other request to the program side.
+//! program's malloc, calloc, free and realloc; [`install`] finds the pointers by their values, and
+//! replaces them. A request that is made on a stack in the reserved range belongs to the runtime
+//! and MPI sides, any other request to the program side.
 //!
 //! Blocks of the program side must have equal addresses in a replacement, which opens libraries in
-//! another order and at another time. Each heap therefore has one region for each power of two. The
-//! runtime can also reserve the blocks of a failed process, and list them for the next requests.
+//! another order and at another time. Each heap therefore has one region for each size class, a
+//! power of two. The runtime can also reserve the blocks of a failed process, and list them for the
+//! next requests.
 //!
 //! DTVs and TLS blocks of the program's other threads stay in the program's heap, because libc
 //! expects this: when it reuses the stack of a terminated thread, it releases the thread's TLS
@@ -47,7 +48,7 @@ const DTV_ENTRY_SIZE: usize = 16;
 
 const _: () = assert!(CLASSES <= LD_HEAP_REGIONS && (1 << (CLASSES - 3)) == REGION);
 
-/// Bump pointer and list of free blocks for each class.
+/// Bump pointer and list of free blocks for each size class.
 ///
 /// The lists are sorted by address, so that the next address depends only on the set of blocks in
 /// use, and not on the order in which libraries were closed. Lists are short, because ld.so
@@ -103,7 +104,7 @@ fn with_heap<T>(index: usize, work: impl FnOnce(&mut Heap) -> T) -> T {
     {
         core::hint::spin_loop();
     }
-    // SAFETY: the lock is held; the reference ends with the closure.
+    // SAFETY: this thread has the lock; the reference ends with the closure.
     #[allow(static_mut_refs)]
     let result = work(unsafe { &mut HEAPS[index] });
     LOCK.store(false, Ordering::Release);
@@ -135,9 +136,9 @@ impl Heap {
         block as *mut c_void
     }
 
-    /// Allocates the block at this address, if it is free.
+    /// Allocates the block at this address; returns false if the block is in use.
     ///
-    /// Blocks between the end of the region so far and this block become free blocks.
+    /// Blocks between the used part of the region and this block become free blocks.
     fn reserve(&mut self, block: usize) -> bool {
         let class = (block - self.start) / REGION;
         let first = self.start + class * REGION + HEADER;
@@ -168,7 +169,7 @@ impl Heap {
 
     fn release(&mut self, block: usize) {
         self.changes += 1;
-        // SAFETY: `allocate` has returned the block, so its class precedes it.
+        // SAFETY: `allocate` or `reserve` has written the block's class before the block.
         unsafe {
             let class = ((block - HEADER) as *const usize).read();
             let mut link = &raw mut self.free[class];
@@ -190,6 +191,8 @@ fn owner(block: *mut c_void) -> Option<usize> {
 }
 
 /// Returns the index of the heap for requests on the current stack.
+///
+/// The index is 0 for the program side, 1 for the runtime and MPI sides.
 fn current_side() -> usize {
     let on_stack = 0u8;
     usize::from(&raw const on_stack as usize >> ZONE_SHIFT == ZONE_TAG)
@@ -211,7 +214,7 @@ extern "C" fn ld_malloc(size: usize) -> *mut c_void {
 }
 
 fn former_malloc(size: usize) -> *mut c_void {
-    // SAFETY: the pointer is ld.so's former malloc().
+    // SAFETY: the address is that of ld.so's former malloc(), which `install` has stored.
     unsafe {
         let malloc: extern "C" fn(usize) -> *mut c_void =
             core::mem::transmute(FORMER_FUNCTIONS[0].load(Ordering::Relaxed));
@@ -221,7 +224,7 @@ fn former_malloc(size: usize) -> *mut c_void {
 
 /// Returns the size of a block of these heaps in bytes, without its header.
 fn usable_size(block: usize) -> usize {
-    // SAFETY: the class of a block of these heaps precedes it.
+    // SAFETY: the callers pass blocks of these heaps, before which the class is stored.
     (1 << unsafe { ((block - HEADER) as *const usize).read() }) - HEADER
 }
 
@@ -337,7 +340,7 @@ unsafe extern "C" fn reserve(block: usize) -> bool {
     owner(block as *mut c_void) == Some(0) && with_heap(0, |heap| heap.reserve(block))
 }
 
-/// Returns the data of the program side's heap that the runtime saves, restores and sets.
+/// Returns the addresses of the heaps' data that the runtime saves, restores and sets.
 pub fn layout() -> LoaderHeap {
     let heaps = &raw const HEAPS;
     // SAFETY: only addresses are taken, of statics.
@@ -362,7 +365,7 @@ pub enum HeapError {
     Memory(c_int),
 }
 
-/// Makes ld.so use the two heaps.
+/// Maps the two heaps, and makes ld.so use them.
 pub fn install(loader: &Extent) -> Result<(), HeapError> {
     for heap in [PROGRAM_LD_HEAP, RUNTIME_LD_HEAP] {
         sys::map_anonymous(heap, LD_HEAP_SIZE, sys::MAP_NORESERVE).map_err(HeapError::Memory)?;

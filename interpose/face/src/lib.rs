@@ -1,14 +1,14 @@
 //! Preload library: the library in LD_PRELOAD, which stands in for libmpi in the program.
 //!
-//! The code uses no std, no heap and no threads of its own, and owns no lock while it calls
-//! functions outside of this library. Its constructor is the first constructor of the process. The
-//! library does nothing in a process that no MPI launcher has started, or whose program does not
-//! use MPI.
+//! The code uses no std and no heap, starts no lasting thread, and has no lock but the MPI lock
+//! while it calls functions outside of this library. Its constructor is the first constructor of
+//! the process. An MPI program that no launcher has started is executed again without the library.
+//! The library protects no other process than a rank; a child of a rank reports effects on files.
 //!
 //! - `boot` decides whether and how to protect the process; `bypass` bypasses protection and
 //!   runs the program without this library;
 //! - `environ` gives the stacks of all ranks equal addresses; `zone` and `ldheap` separate
-//!   the memory of the runtime side;
+//!   the memory of the runtime and MPI sides;
 //! - `link` reads ld.so's lists; `entry` has the targets of the thunks; `thunks` is generated
 //!   from the call table;
 //! - `limits` refuses programs in an environment in which protection is impossible;
@@ -109,7 +109,8 @@ static CONSTRUCTOR: unsafe extern "C" fn(c_int, *const *const c_char, *mut *cons
 /// Source: System V ABI, "Initialization and Termination Functions".
 #[allow(unsafe_code)]
 unsafe extern "C" fn construct(argc: c_int, argv: *const *const c_char, envp: *mut *const c_char) {
-    // SAFETY: the arguments are the process's own, which no other code has used yet.
+    // SAFETY: ld.so calls the constructor once, with the kernel's arrays, which no other code than
+    // ld.so has used.
     unsafe { boot::start(argc, argv, envp) }
 }
 

@@ -22,7 +22,7 @@ pub fn next(real: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
     if !known.is_null() {
         return known;
     }
-    // SAFETY: dlsym(3).
+    // SAFETY: dlsym(3) with a terminated string.
     let found = core::hint::black_box(unsafe { dlsym(RTLD_NEXT, name.as_ptr()) });
     if found.is_null() {
         print(&message::missing_libc_function(Text(name.to_bytes())));

@@ -144,6 +144,8 @@ const _: () = {
 };
 
 /// Looks up libc's procedure and enters it in the table.
+///
+/// This library's own function takes the place of getpid(2).
 extern "C" fn real(index: usize) -> *mut c_void {
     if index == GETPID {
         let seen = process_number::seen as *const () as *mut c_void;
@@ -180,7 +182,7 @@ pub fn answer_getrandom_by(function: *const c_void) {
     TABLE[GETRANDOM].store(function.cast_mut(), Ordering::Relaxed);
 }
 
-/// Returns libc's getrandom(2).
+/// Looks up libc's getrandom(2), and returns its address.
 pub fn real_getrandom() -> *mut c_void {
     next(&REAL[GETRANDOM], NAMES[GETRANDOM])
 }
@@ -189,21 +191,21 @@ pub fn real_getrandom() -> *mut c_void {
 extern "C" fn is_on_own_stack() -> bool {
     const SS_ONSTACK: i32 = 1;
     let mut stack = [0usize; 3];
-    // SAFETY: sigaltstack(2) fills the structure.
+    // SAFETY: sigaltstack(2) fills the structure, which has three words.
     unsafe { sys!(nr::SIGALTSTACK, 0, stack.as_mut_ptr()) };
     stack[1] as i32 & SS_ONSTACK == 0
 }
 
-/// Stores the runtime's entry for procedures with few arguments and the first slot.
-pub fn connect(entry: *const c_void, slots: usize) {
+/// Stores the runtime's entry for these procedures, and the slot of the first one.
+pub fn connect(entry: *const c_void, first_slot: usize) {
     ENTRY.store(entry.cast_mut(), Ordering::Relaxed);
-    FIRST_SLOT.store(slots, Ordering::Relaxed);
+    FIRST_SLOT.store(first_slot, Ordering::Relaxed);
 }
 
 /// Stores the addresses of the procedures, in the order of the table.
 ///
-/// For processor time and resource usage, these are functions of [`processor_time`]; for all
-/// others, libc's.
+/// The addresses are those of libc's functions, with two exceptions: functions of
+/// [`processor_time`] for processor time and resource usage, and this library's getpid(2).
 ///
 /// # Safety
 /// `addresses` must have space for [`LIBC_PROCEDURE_COUNT`] addresses.

@@ -23,8 +23,8 @@ const STEP: usize = 128;
 const FILLER: &[u8] = b"/.understudy:";
 /// Length of the first and the last directory.
 ///
-/// The length exceeds the remainder of two pages twice: ld.so copies a directory, then creates a
-/// record of the directory.
+/// The length exceeds the remainder of two pages at two allocations: ld.so first copies a
+/// directory, then creates a record of the directory.
 const LENGTH: usize = 2 * 4096 + 8;
 
 /// Returns a directory whose name exceeds NAME_MAX, followed by a colon.
@@ -41,7 +41,7 @@ const fn long_name(last: u8) -> [u8; LENGTH + 1] {
 static FIRST_DIRECTORY: [u8; LENGTH + 1] = long_name(b'1');
 static LAST_DIRECTORY: [u8; LENGTH + 1] = long_name(b'2');
 
-/// Adds the padded variable, and its original value.
+/// Adds the padded variable, and an entry with its original value if `path` is given.
 pub fn add(builder: &mut BlockBuilder, path: Option<&[u8]>) {
     let given = path.filter(|path| !path.is_empty());
     let is_separator = |&&byte: &&u8| byte == b':' || byte == b';';

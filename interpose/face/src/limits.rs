@@ -41,7 +41,7 @@ pub fn check(program: &Program) {
 /// The state of valgrind's simulated processor cannot be saved.
 pub fn check_valgrind(program: &Program) {
     const VALGRIND_LIBRARY: &[u8] = b"/vgpreload_";
-    // SAFETY: the program's environment.
+    // SAFETY: the caller of `Program::new` guarantees a valid environment.
     let preload = unsafe { environ::value(program.environment, environ::PRELOAD) };
     let is_simulated = preload.is_some_and(|value| {
         let mut windows = value.windows(VALGRIND_LIBRARY.len());
@@ -58,7 +58,8 @@ pub fn check_valgrind(program: &Program) {
 /// changed its user or its mount namespace.
 pub fn check_directory(program: &Program) {
     const READ_AND_EXECUTE: usize = 4 | 1;
-    // SAFETY: the program's environment; access(2) of a path of this function.
+    // SAFETY: the caller of `Program::new` guarantees a valid environment; access(2) reads a path
+    // of this function.
     unsafe {
         let Some(manager) = environ::value(program.environment, MANAGER) else {
             return;

@@ -21,8 +21,9 @@ pub const SONAME: &CStr = if cfg!(feature = "standard") {
 } else {
     c"libmpi.so.40"
 };
-/// The soname as bytes.
+/// [`SONAME`] as bytes.
 pub const OUR_SONAME: &[u8] = SONAME.to_bytes();
+
 /// Returns the message that the MPI library is missing.
 pub fn not_found() -> impl Display {
     message::mpi_library_not_found(Text(OUR_SONAME))
@@ -56,8 +57,8 @@ pub fn first() -> *const LinkMap {
 
 /// Returns all loaded objects, beginning with the program.
 pub fn objects() -> impl Iterator<Item = &'static LinkMap> + Clone {
-    // SAFETY: ld.so's list is well formed, and nothing is loaded or unloaded while a constructor
-    // runs.
+    // SAFETY: ld.so's list is well formed. The list does not change during a walk: callers run in
+    // the constructor, in a recovery (partly within dlopen(3)), or in a starting interpreter.
     unsafe { LinkMap::list(first()) }
 }
 
@@ -74,7 +75,9 @@ pub fn libraries() -> impl Iterator<Item = &'static [u8]> + Clone {
     names().take_while(move |_| is_possible)
 }
 
-/// Sets the value of an entry of an object's dynamic section, if the entry exists.
+/// Sets the value of an entry of an object's dynamic section.
+///
+/// An entry that does not exist, or cannot be made writable, is not set.
 pub fn set_dynamic_entry(object: &LinkMap, tag: usize, value: usize) {
     let Some(entry) = object.entry(tag) else {
         return;
@@ -175,7 +178,8 @@ impl Path {
 
     /// Returns true if a file of this name can be opened for reading.
     pub fn is_file(&self) -> bool {
-        // SAFETY: opens and closes a file; O_RDONLY|O_CLOEXEC, AT_FDCWD.
+        // SAFETY: openat(2) reads the terminated path; the descriptor is this function's. The
+        // arguments are AT_FDCWD and O_RDONLY|O_CLOEXEC.
         unsafe {
             let fd = sys!(nr::OPENAT, -100isize, self.as_ptr(), 0o2000000, 0);
             fd >= 0 && sys!(nr::CLOSE, fd) == 0
@@ -255,7 +259,7 @@ const CACHE_FLAGS: u32 = 0x0303;
 /// glibc's format 1.1 has a header of 48 bytes and entries of 24 bytes, with offsets of strings
 /// from the start of the file.
 fn search_cache(soname: &[u8], found: &mut Path) -> bool {
-    let Some(cache) = map_file(c"/etc/ld.so.cache") else {
+    let Some(cache) = read_file(c"/etc/ld.so.cache") else {
         return false;
     };
     if !cache.starts_with(CACHE_MAGIC) || cache.len() < CACHE_HEADER {
@@ -283,8 +287,8 @@ fn search_cache(soname: &[u8], found: &mut Path) -> bool {
         })
 }
 
-/// Reads a whole file into new memory, which is never unmapped because it is small.
-fn map_file(path: &CStr) -> Option<&'static [u8]> {
+/// Reads a file of at most 16 MiB into new memory, which is never unmapped.
+fn read_file(path: &CStr) -> Option<&'static [u8]> {
     const LIMIT: usize = 16 << 20;
     let buffer = sys::map_anonymous(0, LIMIT, sys::MAP_NORESERVE).ok()?;
     // SAFETY: a private buffer of `LIMIT` bytes, filled by pread(2).
@@ -361,14 +365,14 @@ fn object_at(address: usize) -> DlInfo {
         symbol: core::ptr::null(),
         address: null,
     };
-    // SAFETY: dladdr fills the structure.
+    // SAFETY: dladdr(3) accepts any address, and fills the structure.
     unsafe { dladdr(address as *const c_void, &mut info) };
     info
 }
 
 /// Returns the file of the object that contains an address, or an empty name.
 pub fn file_of(address: usize) -> &'static [u8] {
-    // SAFETY: ld.so keeps the name as long as the object.
+    // SAFETY: the name is empty, or one that ld.so keeps as long as the object.
     unsafe { sys::bytes(object_at(address).name) }
 }
 
@@ -396,7 +400,7 @@ static mut REQUESTED_FILE: Path = Path::new();
 /// Stores the file of libmpi that the program opens; only the first file counts.
 pub fn set_requested_file(file: Path) {
     if !IS_REQUESTED.load(Ordering::Relaxed) {
-        // SAFETY: written once, before it can be read.
+        // SAFETY: the variable is written once, and read only after the mark below is set.
         unsafe { REQUESTED_FILE = file };
         IS_REQUESTED.store(true, Ordering::Release);
     }
@@ -405,7 +409,7 @@ pub fn set_requested_file(file: Path) {
 /// Returns the file of libmpi that the program has opened, if any.
 #[allow(static_mut_refs)]
 pub fn requested_file() -> Option<&'static Path> {
-    // SAFETY: written once, before the mark was set.
+    // SAFETY: the variable was written once, before the mark was set.
     IS_REQUESTED
         .load(Ordering::Acquire)
         .then_some(unsafe { &REQUESTED_FILE })

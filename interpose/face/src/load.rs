@@ -44,6 +44,7 @@ pub struct SecondExecution<'a> {
 
 /// Reason for which execution 2 could not be completed.
 pub enum LoadFailure {
+    /// The text is the reason.
     Text(&'static str),
     NoMpiLibrary,
     /// The library and the call in it that could not be patched, and the reason.
@@ -57,7 +58,7 @@ pub enum LoadFailure {
     Stop(c_int),
 }
 
-/// Loads the runtime side, on a stack in the reserved range.
+/// Loads the runtime and MPI sides, on a stack in the reserved range.
 ///
 /// The stack pointer is in the reserved range, so ld.so's patched mmap places all libraries in the
 /// reserved range, too ([`crate::zone`]).
@@ -90,7 +91,7 @@ pub fn load(second: &SecondExecution<'_>) -> Result<(), LoadFailure> {
     let (shim, namespace) =
         open_namespace(directory, ReservedHalf::Mpi, &start(ReservedHalf::Mpi))?;
     let mut mpi = Path::new();
-    // SAFETY: the saved environment.
+    // SAFETY: the caller of `Program::new` guarantees a valid environment.
     let library_path =
         unsafe { environ::value(second.program.environment, b"LD_LIBRARY_PATH=") }.unwrap_or(b"");
     if !link::find_library(OUR_SONAME, library_path, &mut mpi) {
@@ -140,7 +141,7 @@ fn open_namespace(
     start: &ShimStart,
 ) -> Result<(*mut c_void, c_long), LoadFailure> {
     let shim = open_sibling(directory, b"/libunderstudy_shim.so", LM_ID_NEWLM)?;
-    // SAFETY: dlsym(3) with the shim's handle.
+    // SAFETY: dlsym(3) with the shim's handle and a terminated string.
     let own_function = unsafe { dlsym(shim, c"understudy_shim_start".as_ptr()) };
     zone::check(half, own_function as usize)
         .map_err(|error| LoadFailure::Patch("ld.so", "mmap", error))?;
@@ -152,7 +153,7 @@ fn open_namespace(
 }
 
 fn open(namespace: c_long, path: &Path) -> Result<*mut c_void, LoadFailure> {
-    // SAFETY: dlmopen(3).
+    // SAFETY: dlmopen(3) with a terminated path.
     let handle = unsafe { dlmopen(namespace, path.as_ptr(), RTLD_NOW) };
     if handle.is_null() {
         Err(LoadFailure::Loader(message::LIBRARY_NOT_LOADED))
@@ -172,7 +173,7 @@ fn open_sibling(
 }
 
 fn shim_function(shim: *mut c_void, name: &CStr) -> Result<*mut c_void, LoadFailure> {
-    // SAFETY: dlsym(3) with the shim's handle.
+    // SAFETY: the callers pass the shim's handle; the name is terminated.
     let function = unsafe { dlsym(shim, name.as_ptr()) };
     if function.is_null() {
         return Err(LoadFailure::Loader(message::SHIM_VERSION));
@@ -272,7 +273,7 @@ fn start_runtime(
     let symbols = entry::data_symbol_addresses();
     let mut directory = Path::new();
     directory.push(Path::directory(link::own_path()));
-    // SAFETY: a valid environment.
+    // SAFETY: the caller of `Program::new` guarantees a valid environment.
     let required = unsafe { launched::is_protection_required(second.program.environment) };
     let info = BootInfo {
         version: ABI_VERSION,

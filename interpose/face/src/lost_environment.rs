@@ -25,7 +25,9 @@ const FIRST_OF_NODE: [&[u8]; 3] = [
 /// Variable of a rank that the rank's program sees.
 const RANK: &[u8] = b"OMPI_COMM_WORLD_RANK=";
 
-/// Ends a child of a guardian or wrapper that has lost its environment.
+/// Ends this process if it is a rank that has lost the launcher's environment.
+///
+/// The parent of such a rank is a guardian, or a wrapper with the launcher's environment.
 ///
 /// # Safety
 /// `list` must be a valid environment.

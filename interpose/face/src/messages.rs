@@ -51,6 +51,7 @@ pub fn print(message: &dyn Display) {
     let mut line = Line::new();
     let _ = writeln!(line, "understudy: {message}");
     let bytes = line.as_bytes();
-    // SAFETY: the buffer is valid for its length; failures are ignored.
+    // SAFETY: the buffer is valid for its length. A failure is ignored, since no other place exists
+    // for the message.
     unsafe { sys!(nr::WRITE, 2, bytes.as_ptr(), bytes.len()) };
 }

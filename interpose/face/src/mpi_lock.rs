@@ -24,7 +24,7 @@ pub static LOCK_STATE: MpiLock = MpiLock::new();
 /// Process in which the lock is used; child processes inherit its state.
 pub static PROCESS: AtomicIsize = AtomicIsize::new(0);
 
-/// Sets the fs register (arch_prctl(2)).
+/// Code of arch_prctl(2) that sets the fs register.
 const ARCH_SET_FS: usize = 0x1002;
 
 const SIG_SETMASK: usize = 2;
@@ -51,7 +51,7 @@ impl SavedCall {
 
 /// Result of [`begin_call`]: the thread has the lock, and the call may enter the runtime.
 const LOCKED: u32 = 0;
-/// Result of [`begin_call`]: the call is a query, which is answered without the lock.
+/// Result of [`begin_call`]: [`answer_query`] handles the call without the lock.
 const QUERY: u32 = 1;
 
 /// Returns true if any thread may take the lock.
@@ -67,8 +67,9 @@ pub fn process() -> isize {
 
 /// Makes the calling thread use the thread-local data of the thread with this control block.
 fn set_thread(block: usize) {
-    // SAFETY: this library uses no thread-local data. The instruction is used only if the kernel
-    // permits it, otherwise arch_prctl(2).
+    // SAFETY: the callers pass control blocks of threads of this process, and this library uses no
+    // thread-local data. The instruction is used only if the kernel permits it, otherwise
+    // arch_prctl(2).
     unsafe {
         if LOCK_STATE.may_write_fs.load(Ordering::Relaxed) != 0 {
             core::arch::asm!("wrfsbase {}", in(reg) block, options(nostack, preserves_flags));
@@ -106,9 +107,10 @@ fn thread_number(own: usize) -> i32 {
     }
 }
 
-/// Blocks signals in a thread other than the main one that has the lock.
+/// Blocks signals in the calling thread, which is not the main thread.
 ///
-/// The signals stay blocked as long as the thread uses the main thread's thread-local data.
+/// The thread has the lock. The signals stay blocked as long as the thread uses the main thread's
+/// thread-local data.
 fn block_signals() {
     LOCK_STATE
         .saved_mask
@@ -128,10 +130,10 @@ fn unblock_signals() {
 
 /// Prepares for a signal handler that the program is about to install.
 ///
-/// Calls do not block signals as long as the program has no handlers; from the first handler on,
-/// calls block signals. A call of another thread that has begun without blocking signals must end
-/// before the handler is installed, so this function waits for the lock. The wait is limited,
-/// because that call may wait for another rank.
+/// Calls of threads other than the main thread block signals from the program's first handler on. A
+/// call of another thread that has begun without blocking signals must end before the handler is
+/// installed, so this function waits for the lock. The wait is limited, because that call may wait
+/// for another rank.
 pub fn expect_handler(signal: c_int) {
     let is_never_blocked = UNBLOCKED_SIGNALS >> (signal - 1) & 1 != 0;
     if is_never_blocked || LOCK_STATE.has_handlers.swap(1, Ordering::SeqCst) != 0 || !is_enabled() {
@@ -142,7 +144,7 @@ pub fn expect_handler(signal: c_int) {
         return;
     }
     if LOCK_STATE.owner.load(Ordering::Relaxed) != own {
-        if acquire(&LOCK_STATE, EFFECT_ROUNDS) {
+        if acquire(&LOCK_STATE, LIMITED_WAIT_ROUNDS) {
             release(&LOCK_STATE);
         }
     } else if own != threads::main() {
@@ -161,7 +163,7 @@ fn begin(own: usize) {
         tid = thread_number(own);
     }
     LOCK_STATE.owner_thread.store(tid, Ordering::Relaxed);
-    // SAFETY: null, or the runtime's word.
+    // SAFETY: null, or the runtime's word, which lives as long as the process.
     if let Some(owner_thread) = unsafe {
         LOCK_STATE
             .owner_thread_word
@@ -263,7 +265,8 @@ fn begin_delayed_call(call: &mut SavedCall, own: usize) -> u32 {
 
 /// Calls `run` at exit(3) with the lock, which is not released afterwards.
 ///
-/// Returns false if the lock was not released for half a second.
+/// Returns false if another thread did not release the lock for half a second. In a program whose
+/// calls do not take the lock, `run` is called at once.
 pub fn run_at_exit(run: impl FnOnce()) -> bool {
     if !is_enabled() {
         run();
@@ -271,7 +274,7 @@ pub fn run_at_exit(run: impl FnOnce()) -> bool {
     }
     let (own, mut call) = (control_block::address(), SavedCall::NONE);
     if !enter_if_owner(&mut call, own) {
-        if !acquire(&LOCK_STATE, EFFECT_ROUNDS) {
+        if !acquire(&LOCK_STATE, LIMITED_WAIT_ROUNDS) {
             return false;
         }
         begin(own);
@@ -313,7 +316,7 @@ pub extern "C" fn yield_and_repeat(call: &mut SavedCall) {
     static REPETITIONS: AtomicU32 = AtomicU32::new(0);
     LOCK_STATE.must_repeat.store(0, Ordering::Relaxed);
     end_call(call);
-    // SAFETY: sched_yield(2); nanosleep(2) with a constant duration.
+    // SAFETY: sched_yield(2) has no preconditions.
     unsafe {
         match REPETITIONS.fetch_add(1, Ordering::Relaxed) % SLEEP_INTERVAL {
             LAST => sleep_briefly(),
@@ -339,11 +342,11 @@ fn sleep_briefly() {
 ///
 /// # Safety
 /// The runtime must call this function in a call that has the lock. `callback.function` must accept
-/// up to five arguments.
+/// up to five arguments, and `callback.next_frame` must be valid.
 pub unsafe extern "C" fn run_callback(callback: &YieldingCallback) -> u64 {
     let own = LOCK_STATE.owner.load(Ordering::Relaxed);
     let previous = LOCK_STATE.yielding_thread.swap(own, Ordering::Relaxed);
-    // SAFETY: the word is the runtime's.
+    // SAFETY: the caller guarantees that `callback.next_frame` is valid.
     let next_frame = || unsafe { (*callback.next_frame).load(Ordering::Relaxed) };
     let (own_next_frame, mut call) = (next_frame(), SavedCall::NONE);
     end_call(&mut call);
@@ -363,15 +366,16 @@ pub unsafe extern "C" fn run_callback(callback: &YieldingCallback) -> u64 {
 
 /// Number of waits of 10 ms after which MPI_Abort ends the process without the lock.
 const ABORT_ROUNDS: u32 = 100;
-/// Number of waits of 10 ms after which an effect is recorded without the lock.
+/// Number of waits of 10 ms after which some actions proceed without the lock.
 ///
-/// The call that has the lock may wait for another rank.
-const EFFECT_ROUNDS: u32 = 50;
+/// The actions are setting a signal handler, an exit, and the record of an effect. Waits for the
+/// lock are limited because the call that has the lock may wait for another rank.
+const LIMITED_WAIT_ROUNDS: u32 = 50;
 
 /// Arguments of an effect: kind, directory and path, second directory and path, value.
 pub type Effect = (u32, c_int, *const c_char, c_int, *const c_char, i64);
 
-/// Records an effect with the lock, so that it can be undone.
+/// Records an effect with the lock, so that the effect can be undone.
 ///
 /// The effect is recorded without the lock, as one that cannot be undone, if the lock is not
 /// released for half a second. Stops of the calling thread are blocked until the caller unblocks
@@ -388,11 +392,11 @@ pub unsafe fn record_effect(
     if process() != PROCESS.load(Ordering::Relaxed) {
         return stop::block();
     }
-    // SAFETY: the runtime's functions have these types.
+    // SAFETY: the runtime has stored functions of these types, whose requirements the caller meets.
     unsafe {
         if enter_if_owner(&mut call, own) {
             stop::block();
-        } else if acquire(&LOCK_STATE, EFFECT_ROUNDS) {
+        } else if acquire(&LOCK_STATE, LIMITED_WAIT_ROUNDS) {
             stop::block();
             begin(own);
         } else {
@@ -407,14 +411,16 @@ pub unsafe fn record_effect(
     end_call(&mut call);
 }
 
-/// Answers a query that is permitted while another thread has the lock.
+/// Calls the runtime's function for calls without the lock, which answers or refuses them.
 ///
-/// Stops of the thread are blocked during the query, because a thread that is stopped in the
-/// runtime's code could not be restored in another process.
+/// The function answers queries, which are permitted at any time (MPI 4.1, 11.6.1), and refuses
+/// other calls of threads that may not take the lock. Stops of the thread are blocked meanwhile,
+/// because a thread that is stopped in the runtime's code could not be restored in another process.
 pub extern "C" fn answer_query(first: *mut c_int, second: *mut c_int, slot: u64) -> c_int {
     type Answer = unsafe extern "C" fn(*mut c_int, *mut c_int, u32) -> c_int;
     stop::block();
-    // SAFETY: the runtime's function has this type and receives the program's arguments.
+    // SAFETY: the runtime has stored a function of this type. The function receives the arguments
+    // of the call, for whose validity MPI makes the program responsible.
     let result = unsafe {
         let answer: Answer = core::mem::transmute(LOCK_STATE.answer_query.load(Ordering::Relaxed));
         answer(first, second, slot as u32)

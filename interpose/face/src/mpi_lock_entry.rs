@@ -118,9 +118,10 @@ pub fn code() -> MpiLockCode {
     }
 }
 
-/// Makes all calls take the lock.
+/// Makes the calls of all threads take the lock.
 ///
-/// Must be called by the main thread, in a call.
+/// # Safety
+/// The caller must be the main thread, in a call of MPI.
 unsafe extern "C" fn enable() {
     if !is_enabled() {
         enable_for_main();
@@ -129,9 +130,10 @@ unsafe extern "C" fn enable() {
     }
 }
 
-/// Makes calls take the lock from now on.
+/// Makes calls of the main thread take the lock from now on.
 ///
-/// The main thread may be in a call without the lock, so other threads cannot take the lock yet.
+/// The main thread may still be in a call that did not take the lock, so other threads cannot take
+/// the lock yet.
 extern "C" fn enable_for_main() {
     let enter = understudy_lock_enter as *const c_void;
     if ENTER[0].load(Ordering::Relaxed).is_null() {

@@ -43,7 +43,8 @@ pub unsafe extern "C" fn dlopen(path: *const c_char, flags: i32) -> *mut c_void 
 /// The requirements of libc's function apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
-    // SAFETY: no string; the caller meets the requirements of libc's function.
+    // SAFETY: `report_library` permits a null pointer; the caller meets the requirements of libc's
+    // function.
     unsafe {
         files::report_library(effect::CLOSE_LIBRARY, core::ptr::null(), handle as i64);
         libc::real_close()(handle)
@@ -55,17 +56,20 @@ pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
 /// Returns the soname under which ld.so finds this library, if `path` names libmpi; else `path`.
 extern "C" fn report_and_replace(path: *const c_char, flags: c_int) -> *const c_char {
     let path = replaced_name(path);
-    // SAFETY: the program's string, or a constant.
+    // SAFETY: a constant, or the string that the program passes to dlopen(3), which requires a
+    // valid string or null.
     unsafe { files::report_library(effect::OPEN_LIBRARY, path, i64::from(flags)) };
     path
 }
 
 /// Returns this library's soname if `path` names libmpi, else `path`.
+///
+/// A path of libmpi with a directory is stored as the real library's ([`link::requested_file`]).
 fn replaced_name(path: *const c_char) -> *const c_char {
     if path.is_null() {
         return path;
     }
-    // SAFETY: the program's string.
+    // SAFETY: the program passes the string to dlopen(3), which requires a valid string or null.
     let text = unsafe { sys::bytes(path) };
     let file = text.rsplit(|&byte| byte == b'/').next().unwrap_or(text);
     let has_directory = text.len() > file.len();

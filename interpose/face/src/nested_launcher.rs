@@ -33,13 +33,14 @@ const INFORMATION: [&[u8]; 7] = [
     b"-info",
 ];
 
-/// Executes a launcher without this library, with a message, if a rank executes the launcher.
+/// Executes the program without this library, with a message, if it is a nested launcher.
 ///
-/// Returns if the program is no launcher.
+/// A nested launcher is a launcher that a rank or a rank's wrapper executes. The function returns
+/// for any other program, or if the execution fails.
 pub fn check(program: &Program) {
     let list = program.environment;
     let name = program.path.as_bytes();
-    // SAFETY: the program's environment and arguments; getppid(2).
+    // SAFETY: the caller of `Program::new` guarantees valid arguments and a valid environment.
     unsafe {
         if environ::value(list, MANAGER).is_none() {
             return;
@@ -52,8 +53,8 @@ pub fn check(program: &Program) {
             return;
         }
         bypass::report_unprotected(list, &message::nested_launcher(Text(name)));
-        // If a wrapper has started the launcher, the launcher's processes do not belong to this
-        // job.
+        // A child of the guardian is the rank, which now runs unprotected. A launcher that a
+        // wrapper has started is no process of this job.
         if lost_environment::is_guardian(sys!(nr::GETPPID)) {
             bypass::mark_unprotected(list);
         }

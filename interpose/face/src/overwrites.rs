@@ -6,8 +6,8 @@
 //! on did not exist at the cut, or the runtime saved them when the file was truncated. Only writes
 //! that begin before that size are reported.
 //!
-//! libc's streams write by internal calls through tables of functions; in each table, the function
-//! that writes is replaced.
+//! libc's streams write by internal calls through tables of functions. This module replaces the
+//! function that writes in each table.
 #![allow(unsafe_code)]
 
 use crate::effect_reports::{report, reporting_functions};
@@ -83,7 +83,7 @@ fn query_descriptor(fd: c_int) -> DescriptorFact {
     const S_IFMT: u32 = 0o170_000;
     const S_IFREG: u32 = 0o100_000;
     let mut stat = [0u64; 18];
-    // SAFETY: fstat(2) fills a structure of this size; fcntl(2).
+    // SAFETY: fstat(2) fills a structure of this size; F_GETFL of fcntl(2) accesses no memory.
     let (result, flags) = unsafe {
         (
             sys!(nr::FSTAT, fd, stat.as_mut_ptr()),
@@ -107,7 +107,9 @@ fn position(fd: c_int) -> i64 {
     unsafe { sys!(nr::LSEEK, fd, 0, SEEK_CUR) as i64 }
 }
 
-/// Reports a write of `length` bytes of a file, at `offset` or [`CURRENT_POSITION`], if necessary.
+/// Reports a write of `length` bytes to a descriptor, if necessary.
+///
+/// `offset` is the position in the file, or [`CURRENT_POSITION`].
 ///
 /// Returns true if the calling thread must be unblocked after the write ([`threads::block_stops`]).
 #[inline]
@@ -191,7 +193,7 @@ fn report_fallocate(fd: c_int, mode: c_int, offset: i64, length: i64) -> bool {
 /// With RWF_NOAPPEND, the call writes at its offset in spite of O_APPEND.
 ///
 /// # Safety
-/// `buffers` must be valid.
+/// `buffers` must be null or point to `count` structures.
 pub unsafe fn report_vector(
     fd: c_int,
     buffers: *const Buffer,
@@ -201,7 +203,7 @@ pub unsafe fn report_vector(
 ) -> bool {
     const RWF_APPEND: c_int = 0x10;
     const RWF_NOAPPEND: c_int = 0x20;
-    // SAFETY: the caller guarantees that `buffers` is valid.
+    // SAFETY: the caller guarantees that `buffers` is null or points to `count` structures.
     let length = || unsafe { total_length(buffers, count) };
     if flags & RWF_NOAPPEND != 0 && offset >= 0 && descriptor_facts().is_some() {
         return report_part(effect::OVERWRITE, fd, offset, length());
@@ -385,7 +387,8 @@ unsafe extern "C" fn stream_write(
     bytes: *const c_void,
     length: isize,
 ) -> isize {
-    // SAFETY: libc's function of this type, with its arguments.
+    // SAFETY: libc calls this function with a valid stream and buffer; `replace_stream_writes` has
+    // stored libc's function of this type.
     unsafe {
         let is_blocked = report_write(fileno(stream), CURRENT_POSITION, length.max(0) as usize);
         let real: unsafe extern "C" fn(*mut c_void, *const c_void, isize) -> isize =

@@ -1,12 +1,12 @@
-//! Opens and closes libraries in a recovery without their constructors and destructors.
+//! Opens and closes libraries in a recovery without running constructors or destructors.
 //!
 //! The memory of the libraries is restored afterwards, so constructors and destructors would have
 //! no useful effect, but might communicate, write files, or block. ld.so has no flag to suppress
 //! them. Constructors and destructors are therefore hidden: their entries in the library's dynamic
-//! section are overwritten before ld.so reads them. For a library that is being opened, this must
-//! happen within dlopen(3), between the mapping and the initialisation of the library. At that
-//! time ld.so allocates the array with the order of initialisation (`_dl_map_object_deps` of
-//! glibc), and thereby calls [`hide_new_constructors`].
+//! section are overwritten before ld.so reads the entries. For a library that is being opened, the
+//! entries must be overwritten within dlopen(3), between the mapping and the initialisation of the
+//! library. At that time ld.so allocates the array with the order of initialisation
+//! (`_dl_map_object_deps` of glibc), and thereby calls [`hide_new_constructors`].
 #![allow(unsafe_code)]
 
 use crate::link;

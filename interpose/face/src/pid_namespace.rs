@@ -1,6 +1,6 @@
-//! Refuses ranks that are each in a pid namespace of their own.
+//! Refuses ranks whose pid namespace is not that of their guardian.
 //!
-//! A wrapper of each rank may create such namespaces (unshare(1), a container). Guardians, ranks
+//! A wrapper of a rank may create a pid namespace (unshare(1), a container). Guardians, ranks
 //! and MPI libraries identify processes of the node by their numbers, which refer to other
 //! processes in another namespace.
 #![allow(unsafe_code)]
@@ -17,7 +17,7 @@ use understudy_catalogue::message;
 /// Refuses a program whose pid namespace differs from that of its guardian.
 pub fn check(program: &Program) {
     let list = program.environment;
-    // SAFETY: the program's environment.
+    // SAFETY: the caller of `Program::new` guarantees a valid environment.
     unsafe {
         if !differs_from_guardian(list) {
             return;
@@ -61,7 +61,7 @@ unsafe fn differs_from_guardian(list: *const *const c_char) -> bool {
     own.as_bytes() != guardian_namespace
 }
 
-/// Returns true unless the environment keeps Open MPI from using shared memory.
+/// Returns true if the MPI library is Open MPI and may use shared memory.
 ///
 /// # Safety
 /// The requirements of [`stop_if_unusable`] apply.

@@ -10,14 +10,16 @@ use understudy_abi::process_number::SeenNumber;
 /// Number that the program sees; the runtime sets it in a replacement.
 pub static SEEN_NUMBER: SeenNumber = SeenNumber::new();
 
-fn own() -> c_int {
+fn own_number() -> c_int {
     // SAFETY: getpid(2) has no preconditions.
     unsafe { sys!(nr::GETPID) as c_int }
 }
 
-/// getpid(2): returns the number that the program had before a failure.
+/// getpid(2): returns the number that the program sees.
+///
+/// A replacement returns the number of the failed process.
 pub extern "C" fn seen() -> c_int {
-    SEEN_NUMBER.seen_by(own())
+    SEEN_NUMBER.seen_by(own_number())
 }
 
 /// Defines libc's functions whose first argument is the number of a process.
@@ -35,7 +37,7 @@ macro_rules! with_real_number {
             unsafe {
                 let real: unsafe extern "C" fn(c_int $(, $kind)*) -> c_int =
                     core::mem::transmute(next(&REAL, NAME));
-                real(SEEN_NUMBER.real(process, own()) $(, $argument)*)
+                real(SEEN_NUMBER.real(process, own_number()) $(, $argument)*)
             }
         }
     )*};

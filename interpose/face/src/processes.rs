@@ -5,9 +5,9 @@ use crate::messages::Line;
 use crate::sys::{nr, sys};
 use core::fmt::Write;
 
-/// Returns true if a variable in a process's environment begins with `name`.
+/// Returns true if a string of a process's initial environment begins with `name`.
 ///
-/// For a variable of the launcher, this means that the launcher has started the process or an
+/// For a variable of the launcher, the result means that the launcher has started the process or an
 /// ancestor of the process.
 pub fn is_launched(process: isize, name: &[u8]) -> bool {
     // Number of bytes of the name that have matched. The first byte matches only at the beginning
@@ -24,7 +24,7 @@ pub fn is_launched(process: isize, name: &[u8]) -> bool {
     matched == name.len()
 }
 
-/// Returns the parent of a process, or 0 if it is unknown.
+/// Returns the parent of a process, or 0 if the parent is unknown.
 pub fn parent_of(process: isize) -> isize {
     // proc_pid_stat(5): PID (NAME) STATE PPID. A name may contain spaces and parentheses, so the
     // search begins again at each closing parenthesis.
@@ -43,7 +43,7 @@ pub fn parent_of(process: isize) -> isize {
     parent
 }
 
-/// Reads a file of /proc/PROCESS until `take` returns false.
+/// Passes the bytes of a file of /proc/PROCESS to `take`, until `take` returns false.
 fn read(process: isize, file: &str, mut take: impl FnMut(u8) -> bool) {
     let mut path = Line::new();
     let _ = write!(path, "/proc/{process}/{file}\0");

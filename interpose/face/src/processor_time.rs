@@ -54,10 +54,10 @@ pub fn replacing_function(name: &CStr) -> Option<*mut c_void> {
 
 /// Returns true if carried values must be added for the caller.
 ///
-/// The process's values are carried for all its threads, the main thread's only for this thread.
+/// The process's values are carried for all threads, the main thread's for the main thread only.
 fn is_carried(subject: Subject) -> bool {
     let owner = CARRIED_TIME.owner();
-    // SAFETY: getpid(2) and gettid(2).
+    // SAFETY: getpid(2) and gettid(2) have no preconditions.
     let caller = || unsafe {
         match subject {
             Subject::MainThread => sys!(nr::GETTID),
@@ -94,7 +94,7 @@ unsafe extern "C" fn clock_gettime(clock: c_int, time: *mut Time) -> c_int {
 /// clock(3).
 unsafe extern "C" fn clock() -> c_long {
     let mut time = [0; 2];
-    // SAFETY: the structure is a local.
+    // SAFETY: the structure is a local variable.
     match unsafe { clock_gettime(CLOCK_PROCESS, &mut time) } {
         0 => time[0] * 1_000_000 + time[1] / 1000,
         _ => -1,

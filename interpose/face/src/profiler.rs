@@ -14,7 +14,7 @@ unsafe extern "C" {
     fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
 }
 
-/// Capacity for the name of a procedure, with the characters that follow it.
+/// Capacity for the name of a procedure, the underscore and the NUL.
 const MAX_NAME: usize = 64;
 
 /// Name of a procedure as gfortran mangles it: MPI_Send becomes mpi_send_.
@@ -44,7 +44,8 @@ impl core::ops::Deref for FortranName {
 /// Returns the file of the profiling library.
 ///
 /// The profiling library is the first library that defines a procedure of MPI and follows this
-/// library in the search order.
+/// library in the search order, without being a library with language bindings. `None` if no
+/// library of the program needs libmpi, or if LD_PRELOAD cannot contain the file's name.
 pub fn find() -> Option<Path> {
     const RTLD_NEXT: *mut c_void = -1isize as *mut c_void;
     let is_library =

@@ -21,7 +21,8 @@ mod real {
 /// # Safety
 /// The requirements of libc's function apply.
 pub unsafe extern "C" fn dlopen(path: *const c_char, flags: c_int) -> *mut c_void {
-    // SAFETY: dlopen(3), called from this library, searches the program's namespace.
+    // SAFETY: the caller meets the requirements of dlopen(3), which searches the program's
+    // namespace because the call comes from this library.
     let handle = unsafe {
         let open: unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void =
             core::mem::transmute(libc::real_open());
@@ -35,7 +36,7 @@ pub unsafe extern "C" fn dlopen(path: *const c_char, flags: c_int) -> *mut c_voi
 /// # Safety
 /// The requirements of libc's function apply.
 pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
-    // SAFETY: dlclose(3) of a handle of the program's namespace.
+    // SAFETY: the caller meets the requirements of dlclose(3).
     let result = unsafe { libc::real_close()(handle) };
     core::hint::black_box(result)
 }
@@ -45,13 +46,13 @@ pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
 /// # Safety
 /// The requirements of libc's function apply.
 pub unsafe extern "C" fn dlsym(name: *const c_char) -> *mut c_void {
-    // SAFETY: dlsym(3) with RTLD_DEFAULT; not a tail call, which would search the caller's
-    // namespace.
+    // SAFETY: the caller meets the requirements of dlsym(3). The call is not a tail call, which
+    // would search the caller's namespace.
     let address = unsafe { real::dlsym(core::ptr::null_mut(), name) };
     core::hint::black_box(address)
 }
 
-/// Predefined attributes, which programs read through pointers.
+/// Values of predefined attributes, which programs read through pointers.
 ///
 /// The pointers must be valid in a replacement, too.
 pub static mut ATTRIBUTE_CELLS: [c_int; 16] = [0; 16];
@@ -61,7 +62,8 @@ pub static mut ATTRIBUTE_CELLS: [c_int; 16] = [0; 16];
 /// # Safety
 /// The requirements of libc's function apply.
 pub unsafe extern "C" fn iterate(callback: *const c_void, data: *mut c_void) -> c_int {
-    // SAFETY: dl_iterate_phdr(3), called from this library, iterates over the program's namespace.
+    // SAFETY: the caller meets the requirements of dl_iterate_phdr(3), which iterates over the
+    // program's namespace because the call comes from this library.
     let result = unsafe { real::dl_iterate_phdr(callback, data) };
     core::hint::black_box(result)
 }

@@ -1,4 +1,4 @@
-//! syscall(2) of the program, for calls whose libc functions this library redefines.
+//! syscall(2) of the program: some system calls are treated like calls of libc's functions.
 #![allow(unsafe_code)]
 
 use crate::kernel_use::{self, MBIND, SET_MEMPOLICY_HOME_NODE};
@@ -18,8 +18,9 @@ static REAL: AtomicPtr<c_void> = AtomicPtr::new(find as *mut c_void);
 
 /// syscall(2).
 ///
-/// For each system call whose libc function this library redefines, the arguments are moved by one
-/// register, and that function is called. All other calls are passed to libc.
+/// close(2), close_range(2), Python's request for a hash seed by getrandom(2), and kernel AIO are
+/// passed to functions of this library, with the arguments moved by one register. All other calls
+/// are passed to libc; those that set NUMA policies are counted before.
 ///
 /// # Safety
 /// The requirements of syscall(2) apply.
@@ -97,7 +98,7 @@ pub unsafe extern "C" fn syscall() {
     )
 }
 
-/// Finds libc's function and calls it.
+/// Finds libc's syscall(2) and jumps to it with unchanged argument registers.
 #[unsafe(naked)]
 unsafe extern "C" fn find() {
     naked_asm!(

@@ -36,7 +36,8 @@ pub struct Parent {
 
 /// Returns the rank whose program this process executes.
 ///
-/// The rank is the process itself, or an ancestor that has forked it.
+/// The rank is the process itself, or an ancestor of which the process is a fork. `None` unless the
+/// rank records effects of its children.
 pub fn parent() -> Option<Parent> {
     let (process, namespace) = descriptor_facts().and_then(DescriptorFacts::parent)?;
     Some(Parent {

@@ -4,7 +4,7 @@
 //! recovery. The number of these bytes must be available even if the rank was killed. Standard
 //! output and error therefore pass through a *relay* (`ckptd relay`), a process that counts their
 //! bytes in a ledger. The relay is a grandchild of the rank, so the program's wait(2) never returns
-//! it. It exits when the rank has closed both streams.
+//! the relay. The relay exits when the rank has closed both streams.
 #![allow(unsafe_code)]
 
 use crate::closing::RESERVED_DESCRIPTORS;
@@ -52,9 +52,10 @@ fn file_type_and_inode(fd: c_int) -> (u32, u64) {
     }
 }
 
-/// Returns true if a descriptor is a pipe, a terminal or a socket.
+/// Returns true if a descriptor is open and is not a regular file.
 ///
-/// Only such files need a relay; output to a regular file is undone by the file's size and offset.
+/// Only pipes, terminals, sockets and similar files need a relay; output to a regular file is
+/// undone by the file's size and offset.
 fn is_stream(fd: c_int) -> bool {
     !matches!(file_type_and_inode(fd).0, 0 | S_IFREG)
 }
@@ -74,7 +75,7 @@ impl StreamCopies {
     /// Copies the current descriptors; the copy of a closed one is negative.
     pub fn make() -> StreamCopies {
         let copy = |fd: c_int| {
-            // SAFETY: fcntl(2).
+            // SAFETY: fcntl(2) creates a descriptor, and changes no other.
             let copy = unsafe { sys!(nr::FCNTL, fd, F_DUPFD_CLOEXEC, RUNTIME_FD_BASE) as c_int };
             RESERVED_DESCRIPTORS.add(copy);
             copy
@@ -106,7 +107,7 @@ fn check(result: isize) -> Result<c_int, c_int> {
 
 /// Creates the pipes, and starts the relay with their reading ends.
 ///
-/// Descriptors 1 and 2 are replaced by the writing ends.
+/// The writing ends replace those of descriptors 1 and 2 that need a relay ([`is_stream`]).
 fn spawn(relay: &Path, ledger: *const c_char) -> Result<(), c_int> {
     const ENOENT: c_int = 2;
     if !relay.is_file() {
@@ -114,8 +115,8 @@ fn spawn(relay: &Path, ledger: *const c_char) -> Result<(), c_int> {
     }
     let streams = [is_stream(1), is_stream(2)];
     let mut pipes = [[-1i32; 2]; 2];
-    // SAFETY: descriptors that this function has created; until it executes another program, the
-    // child makes only system calls.
+    // SAFETY: the system calls concern descriptors that this function has created. The child makes
+    // only system calls until it executes another program.
     unsafe {
         for (pipe, _) in pipes
             .iter_mut()
@@ -151,7 +152,7 @@ fn spawn(relay: &Path, ledger: *const c_char) -> Result<(), c_int> {
 /// Runs in the child: forks a grandchild in a new session, which becomes the relay.
 ///
 /// # Safety
-/// Must be called in a forked child only.
+/// The calling process must be a forked child.
 unsafe fn detach(relay: &Path, ledger: *const c_char, pipes: &[[i32; 2]; 2]) -> ! {
     let argv = [
         c"ckptd-relay".as_ptr(),
@@ -222,7 +223,7 @@ impl StreamFunctions {
     pub fn start(&self) {
         let ledger = (self.ledger_path)();
         match start(ledger, Path::directory(own_path())) {
-            // SAFETY: the string is the runtime's.
+            // SAFETY: the runtime has exported this function, which accepts the runtime's string.
             Ok(()) => unsafe {
                 (self.set_ledger)(ledger);
                 FLUSH.store(self.flush, Ordering::Release);
@@ -239,11 +240,12 @@ pub struct Detached([c_int; 2]);
 
 /// Restores the original standard output and error before another program is executed.
 ///
-/// The other program starts a relay of its own. First waits until the relay has written all output.
+/// The other program starts a relay of its own. This function first waits until this program's
+/// relay has written all output.
 pub fn restore_originals() -> Detached {
     let flush = FLUSH.load(Ordering::Acquire);
     if !flush.is_null() {
-        // SAFETY: the runtime's function of this type.
+        // SAFETY: `start` has stored the runtime's function of this type.
         unsafe {
             let flush: extern "C" fn() = core::mem::transmute(flush);
             flush();
@@ -284,8 +286,8 @@ impl Detached {
 
 /// Makes libc's standard output line-buffered if it was a terminal.
 ///
-/// The output now passes through a pipe, which libc would buffer in blocks. Must be called on the
-/// program's stack.
+/// The output now passes through a pipe, for which libc would use a block buffer. The caller must
+/// be on the program's stack.
 pub fn line_buffer_terminal() {
     if !STDOUT_WAS_TERMINAL.load(Ordering::Relaxed) {
         return;

@@ -14,7 +14,8 @@ const MAGIC: u64 = u64::from_le_bytes(*b"ustdyenv");
 /// # Safety
 /// `list` must be a null-terminated array of strings.
 pub unsafe fn save(list: *const *const c_char, personality: usize) -> Result<i32, i32> {
-    // SAFETY: plain system calls on a new descriptor; the list is the caller's.
+    // SAFETY: the caller guarantees that `list` is a null-terminated array of strings; the system
+    // calls concern a new descriptor.
     unsafe {
         let low = sys!(nr::MEMFD_CREATE, c"understudy-environment".as_ptr(), 0);
         if low < 0 {
@@ -41,7 +42,7 @@ pub unsafe fn save(list: *const *const c_char, personality: usize) -> Result<i32
     }
 }
 
-/// Environment at the time of [`save`].
+/// Environment and personality(2) that [`save`] has stored.
 pub struct SavedEnvironment {
     /// Null-terminated array of strings, in memory of its own.
     pub list: *const *const c_char,

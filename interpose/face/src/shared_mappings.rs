@@ -1,6 +1,8 @@
-//! Counts the program side's shared mappings and mappings of huge pages, and protection keys.
+//! Counts calls of the program that create special mappings, or protection keys.
 //!
-//! The runtime searches for such mappings only if the count is positive.
+//! Special mappings are shared mappings of files, System V segments, and mappings of huge pages.
+//! The runtime searches for such mappings only if their count is positive. The module also reports
+//! shared mappings of files to the runtime ([`report_mapping`]).
 #![allow(unsafe_code)]
 
 use crate::effect_reports::reporting_functions;
@@ -11,12 +13,12 @@ use core::sync::atomic::{AtomicU32, Ordering};
 static MAPPING_COUNT: AtomicU32 = AtomicU32::new(0);
 static KEY_COUNT: AtomicU32 = AtomicU32::new(0);
 
-/// Returns the address of the number of shared mappings and mappings of huge pages.
+/// Returns the address of the number of special mappings that have been requested.
 pub fn mapping_count() -> *const u32 {
     MAPPING_COUNT.as_ptr()
 }
 
-/// Returns the address of the number of protection keys.
+/// Returns the address of the number of protection keys that have been requested.
 pub fn key_count() -> *const u32 {
     KEY_COUNT.as_ptr()
 }

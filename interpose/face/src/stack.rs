@@ -5,7 +5,7 @@ use core::arch::naked_asm;
 use core::ffi::c_void;
 use understudy_abi::on_other_stack;
 
-/// Surrounds instructions with code that saves and restores the argument registers.
+/// Surrounds instructions with code that saves and restores the integer argument registers.
 ///
 /// rax is among the saved registers, because it contains the slot, or the number of vector
 /// registers of a variadic call.

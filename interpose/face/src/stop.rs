@@ -40,8 +40,8 @@ unsafe extern "C" {
 }
 
 // The kernel's frame is at rsp. The handler leaves the stack of that frame at once, because a
-// rollback overwrites this stack while the thread is stopped. It switches to a stack in the
-// reserved range, whose address the signal carries, and calls `park` on that stack.
+// rollback overwrites this stack while the thread is stopped. The handler switches to a stack in
+// the reserved range, whose address the signal carries, and calls `park` on that stack.
 //
 // If the signal has interrupted a system call with a timeout (such as nanosleep(2)), the call is
 // continued by restart_syscall(2), for which the kernel has stored the remaining time. The kernel
@@ -157,6 +157,6 @@ pub fn unblock() {
 }
 
 pub fn yield_processor() {
-    // SAFETY: sched_yield(2).
+    // SAFETY: sched_yield(2) has no preconditions.
     unsafe { sys!(nr::SCHED_YIELD) };
 }

@@ -67,7 +67,8 @@ pub unsafe fn call(
     f: usize,
 ) -> isize {
     let result: isize;
-    // SAFETY: the x86-64 system call convention; rcx and r11 are clobbered by the instruction.
+    // SAFETY: the caller meets the requirements of the system call. The instruction follows the
+    // x86-64 convention: it overwrites rax, rcx and r11.
     unsafe {
         asm!(
             "syscall",
@@ -158,7 +159,7 @@ pub unsafe fn protect(address: usize, length: usize, prot: usize) -> Result<(), 
 
 /// Returns device and inode of a file, or `None` if the file cannot be found.
 pub fn file_id(path: &CStr) -> Option<[u64; 2]> {
-    /// Size of `struct stat` (144 bytes); its first two words are device and inode.
+    /// Words of `struct stat` (144 bytes), of which the first two are device and inode.
     const WORDS: usize = 18;
     let mut stat = [0u64; WORDS];
     // SAFETY: stat(2) writes a structure of this size.

@@ -56,7 +56,7 @@ fn get(kind: i64, (key, flags): (c_int, c_int), call: impl Fn(c_int) -> c_int) -
     }
     let mut is_reported = false;
     if identifier >= 0 {
-        // SAFETY: no string is passed.
+        // SAFETY: `report` permits a null pointer in place of the string.
         is_reported = is_new
             && unsafe { report(effect::SYSTEM_V_OBJECT, identifier, core::ptr::null(), kind) };
         let object_flags = if is_private { CREATED } else { 0 };
@@ -76,7 +76,7 @@ fn get(kind: i64, (key, flags): (c_int, c_int), call: impl Fn(c_int) -> c_int) -
 pub unsafe extern "C" fn semget(key: c_int, count: c_int, flags: c_int) -> c_int {
     static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
     get(SEMAPHORES, (key, flags), |flags| {
-        // SAFETY: libc's function has this type.
+        // SAFETY: libc's function has this type, and the caller meets its requirements.
         unsafe {
             let real: unsafe extern "C" fn(c_int, c_int, c_int) -> c_int =
                 core::mem::transmute(next(&REAL, c"semget"));
@@ -93,7 +93,7 @@ pub unsafe extern "C" fn semget(key: c_int, count: c_int, flags: c_int) -> c_int
 pub unsafe extern "C" fn msgget(key: c_int, flags: c_int) -> c_int {
     static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
     get(MESSAGES, (key, flags), |flags| {
-        // SAFETY: libc's function has this type.
+        // SAFETY: libc's function has this type, and the caller meets its requirements.
         unsafe {
             let real: unsafe extern "C" fn(c_int, c_int) -> c_int =
                 core::mem::transmute(next(&REAL, c"msgget"));
@@ -137,7 +137,7 @@ pub unsafe extern "C" fn semctl(
 ) -> c_int {
     static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
     control(SEMAPHORES, (identifier, command), |identifier| {
-        // SAFETY: libc's function has this type.
+        // SAFETY: libc's function has this type, and the caller meets its requirements.
         unsafe {
             let real: unsafe extern "C" fn(c_int, c_int, c_int, usize) -> c_int =
                 core::mem::transmute(next(&REAL, c"semctl"));
@@ -158,7 +158,7 @@ pub unsafe extern "C" fn msgctl(
 ) -> c_int {
     static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
     control(MESSAGES, (identifier, command), |identifier| {
-        // SAFETY: libc's function has this type.
+        // SAFETY: libc's function has this type, and the caller meets its requirements.
         unsafe {
             let real: unsafe extern "C" fn(c_int, c_int, *mut c_void) -> c_int =
                 core::mem::transmute(next(&REAL, c"msgctl"));
@@ -170,7 +170,7 @@ pub unsafe extern "C" fn msgctl(
 /// Returns the kernel's identifier for operations on semaphores.
 ///
 /// # Safety
-/// There must be `count` operations, unless the pointer is null.
+/// `operations` must be null or point to `count` operations.
 unsafe fn real_semaphores(identifier: c_int, operations: *const Operation, count: usize) -> c_int {
     let operations = match !operations.is_null() && count <= MAX_OPERATIONS {
         // SAFETY: the caller guarantees that `operations`, which is not null, points to `count`

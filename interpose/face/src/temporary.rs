@@ -30,7 +30,8 @@ unsafe extern "C" {
 
 /// Replaces the letters X before a suffix by random ones, and calls `create`.
 ///
-/// Repeats both steps until `create` succeeds, or fails for a reason other than an existing name.
+/// Both steps are repeated until `create` succeeds, or fails for a reason other than an existing
+/// name, at most [`ATTEMPTS`] times.
 ///
 /// # Safety
 /// The template must be a writable string.
@@ -39,7 +40,8 @@ unsafe fn create_with_unique_name(
     suffix: c_int,
     create: impl Fn(*const c_char) -> c_int,
 ) -> c_int {
-    // SAFETY: the template's bytes before its end; errno of this thread.
+    // SAFETY: the caller guarantees that the template is a writable string, of which this function
+    // changes bytes before the end. `__errno_location` returns the address of this thread's errno.
     unsafe {
         let end = usize::try_from(suffix)
             .ok()

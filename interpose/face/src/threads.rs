@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicUsize
 use understudy_abi::control_block;
 use understudy_abi::mpi_lock::MULTIPLE_THREADS;
 
-/// Number of threads that the program side has created.
+/// Number of threads that the program side has created or tried to create.
 static CREATED: AtomicU32 = AtomicU32::new(0);
 /// Number of timers that start threads.
 static TIMERS: AtomicU32 = AtomicU32::new(0);
@@ -41,7 +41,7 @@ pub fn is_for_another() -> bool {
     MAIN_CREATES.load(Ordering::Relaxed) || !is_main()
 }
 
-/// Returns the address of the number of threads that the program side has created.
+/// Returns the address of the number that [`count`] returns.
 pub fn created() -> *const u32 {
     CREATED.as_ptr()
 }
@@ -51,7 +51,7 @@ pub fn created_for_timers() -> *const u32 {
     TIMERS.as_ptr()
 }
 
-/// Returns the number of threads that the program side has created.
+/// Returns the number of threads that the program side has created or tried to create.
 #[inline]
 pub fn count() -> u32 {
     CREATED.load(Ordering::Relaxed)
@@ -114,7 +114,8 @@ struct StartSlot {
 const MAX_STARTING_THREADS: usize = 64;
 /// Slots of threads that begin.
 ///
-/// While all threads are stopped, no slot is in use: stops are blocked in a thread that uses one.
+/// While all threads are stopped, no slot is in use: stops are blocked in a thread that uses a
+/// slot.
 static START_SLOTS: [StartSlot; MAX_STARTING_THREADS] = [const {
     StartSlot {
         is_in_use: AtomicBool::new(false),
@@ -308,7 +309,8 @@ pub fn make_libc_multithreaded() -> Result<(), c_int> {
     let stack = crate::sys::map_anonymous(understudy_abi::ZONE_START + (512 << 20), STACK_SIZE, 0)?;
     let mut attributes = Attributes([0; 56]);
     let mut thread = 0;
-    // SAFETY: pthread_create(3) with a stack of this function, and pthread_join(3).
+    // SAFETY: the attributes have glibc's size, the stack belongs to this function, and the start
+    // function accepts any argument. The thread is joined once.
     unsafe {
         pthread_attr_init(&mut attributes);
         pthread_attr_setstack(&mut attributes, stack as *mut c_void, STACK_SIZE);

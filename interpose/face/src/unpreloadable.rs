@@ -1,8 +1,8 @@
 //! Programs into which ld.so does not preload this library.
 //!
 //! Such a program, executed by a rank or its wrapper, would not continue as the rank, but be a job
-//! of one process. If the launcher itself starts such a program, no process of the
-//! job has this library, and the program cannot be refused.
+//! of one process. If the launcher itself starts such a program, no process of the job has this
+//! library, and the program cannot be refused.
 #![allow(unsafe_code)]
 
 use crate::environ;
@@ -91,7 +91,7 @@ fn search_for(name: &[u8], search: &[u8], found: &mut Path) {
         found.clear().push(directory);
         found.push(if directory.is_empty() { b"" } else { b"/" });
         found.push(name);
-        // SAFETY: access(2).
+        // SAFETY: access(2) reads the terminated path.
         if unsafe { sys!(nr::ACCESS, found.as_ptr(), EXECUTE) } == 0 {
             return;
         }
@@ -107,6 +107,9 @@ fn push_descriptor(path: &mut Path, fd: c_int) {
 }
 
 /// Returns the reason for which this library is not preloaded into a program.
+///
+/// `None` also for a script, whose interpreter is executed, and for a static program without an MPI
+/// library, which cannot be a rank.
 pub fn find(path: &Path) -> Option<Obstacle> {
     let privileges = gained_privileges(path.as_c_str());
     let file = MappedFile::open(path);
@@ -125,7 +128,7 @@ pub fn find(path: &Path) -> Option<Obstacle> {
     }
 }
 
-/// Returns true if ld.so preloads this library into a program.
+/// Returns true if ld.so preloads this library into a program; true for a script.
 pub fn is_preloadable(path: &Path) -> bool {
     let file = MappedFile::open(path);
     let bytes = file.as_ref().map_or(&[][..], MappedFile::bytes);
@@ -133,7 +136,7 @@ pub fn is_preloadable(path: &Path) -> bool {
     !is_static && find(path).is_none()
 }
 
-/// Returns true if a program needs an MPI library.
+/// Returns true if a program's file contains the name of an MPI library.
 pub fn needs_mpi(path: &Path) -> bool {
     let names: [&[u8]; 3] = [b"libmpi.so.", b"libmpich.so.", b"libmpi_abi.so."];
     MappedFile::open(path).is_some_and(|file| names.iter().any(|name| contains(file.bytes(), name)))
@@ -159,7 +162,7 @@ fn gained_privileges(path: &CStr) -> Option<Obstacle> {
         {
             return None;
         }
-        // st_mode and st_uid are the 32-bit words at offset 24, st_gid is at offset 32.
+        // The 32-bit words st_mode, st_uid and st_gid are at the offsets 24, 28 and 32.
         let (mode, user, group) = (stat[3] as u32, (stat[3] >> 32) as isize, stat[4] as u32);
         let (own_user, own_group) = (sys!(nr::GETEUID), sys!(nr::GETEGID));
         let sets_user = mode & SET_USER != 0 && user != own_user;
@@ -234,7 +237,7 @@ impl MappedFile {
 
 impl Drop for MappedFile {
     fn drop(&mut self) {
-        // SAFETY: the mapping of `open`.
+        // SAFETY: `open` has created the mapping, which no reference outlives.
         unsafe { sys::unmap(self.address, self.length) };
     }
 }

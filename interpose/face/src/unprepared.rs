@@ -6,7 +6,10 @@ use crate::{bypass, lost_environment, pid_namespace};
 use core::ffi::c_char;
 use understudy_catalogue::message;
 
-/// Reports that an unprepared program uses MPI; ends the program if protection is required.
+/// Reports that an unprepared program uses MPI; ends the program if it must not run.
+///
+/// The program must not run if protection is required, if the launcher's environment is lost, or if
+/// the MPI library cannot run in this pid namespace.
 ///
 /// # Safety
 /// `list` must be a valid environment.

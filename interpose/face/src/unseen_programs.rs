@@ -34,7 +34,7 @@ pub unsafe fn report_execution(own: Strings, given: Strings, executed: ExecutedF
     }
 }
 
-/// Returns true if LD_PRELOAD names this library.
+/// Returns true if LD_PRELOAD of `given` names this library.
 ///
 /// # Safety
 /// `given` must be null or a valid environment.

@@ -1,6 +1,6 @@
-//! Reserved range: confines every mapping of the runtime side to one range of addresses.
+//! Reserved range: confines all mappings of the runtime and MPI sides to one range.
 //!
-//! Mappings of the program side must have equal addresses in every rank, so the runtime side must
+//! Mappings of the program side must have equal addresses in every rank, so the other sides must
 //! not use addresses that the kernel would otherwise give to the program side. A function `mmap`
 //! that replaces libc's would miss the mappings that ld.so and libc create internally. Therefore
 //! every instruction sequence in their code that makes the system call is patched ([`call_sites`]):
@@ -45,8 +45,8 @@ const HALF_SHIFT: u32 = ZONE_SHIFT - 1;
 const FIRST_ADDRESS: [usize; 2] = [ZONE_START + (2 << 30), MPI_ZONE_START];
 /// Next address to allocate in each half.
 ///
-/// The counter only increases, and restarts at the end of the half. MAP_FIXED_NOREPLACE detects
-/// addresses that are still in use.
+/// The counter increases up to the end of the half, then restarts. mmap(2) detects addresses that
+/// are still in use (MAP_FIXED_NOREPLACE), as does shmat(2).
 static NEXT_ADDRESS: [AtomicUsize; 2] = [
     AtomicUsize::new(FIRST_ADDRESS[0]),
     AtomicUsize::new(FIRST_ADDRESS[1]),
@@ -72,9 +72,9 @@ const _: () = assert!(
 /// Replaces `mov $9,%eax; syscall` (mmap).
 ///
 /// Arguments are those of the system call: address in rdi, length in rsi, protection in rdx, flags
-/// in r10, descriptor in r8, offset in r9. For the runtime side, the code adds the length to the
-/// half's counter (`xadd`), and maps at the counter's previous value, until that succeeds. For the
-/// program side, two mappings of ld.so are special; all others are passed to the kernel.
+/// in r10, descriptor in r8, offset in r9. For the runtime and MPI sides, the code adds the length
+/// to the half's counter (`xadd`), and maps at the previous value, until that address is free. For
+/// the program side, two mappings of ld.so are special; all others are passed to the kernel.
 #[unsafe(naked)]
 unsafe extern "C" fn zone_mmap<const HALF: usize>() {
     naked_asm!(
@@ -174,7 +174,7 @@ unsafe extern "C" fn zone_mmap<const HALF: usize>() {
 
 /// Replaces `mov $25,%eax; syscall` (mremap).
 ///
-/// A mapping of the runtime side that grows and may move is moved to new addresses of its half.
+/// A growing, movable mapping of the runtime or MPI side is moved to new addresses of its half.
 #[unsafe(naked)]
 unsafe extern "C" fn zone_mremap<const HALF: usize>() {
     naked_asm!(
@@ -215,8 +215,8 @@ unsafe extern "C" fn zone_mremap<const HALF: usize>() {
 
 /// Replaces `mov $30,%eax; syscall` (shmat).
 ///
-/// A segment of the runtime side receives the next address of the half. The size, which shmat(2)
-/// does not take as an argument, is obtained by shmctl(2) with IPC_STAT.
+/// A segment of the runtime or MPI side receives the next address of the half. The size, which
+/// shmat(2) does not take as an argument, is obtained by shmctl(2) with IPC_STAT.
 #[unsafe(naked)]
 unsafe extern "C" fn zone_shmat<const HALF: usize>() {
     naked_asm!(
@@ -323,7 +323,7 @@ impl Patched {
 pub enum Library {
     /// ld.so, which maps libraries for all namespaces.
     Loader,
-    /// The libc of a namespace of the runtime side.
+    /// The libc of the runtime's or the MPI library's namespace.
     Libc(ReservedHalf),
 }
 
@@ -365,7 +365,7 @@ pub fn make_stubs() -> Result<(), i32> {
     unsafe { sys::protect(STUB_PAGE, 4096, 5) }
 }
 
-/// Makes ld.so map into this half for the runtime side from now on.
+/// Makes ld.so map into this half from now on, on stacks in the reserved range.
 ///
 /// After the start, only the MPI library opens libraries in the reserved range.
 pub fn load_into(half: ReservedHalf) -> Result<(), i32> {
@@ -384,7 +384,7 @@ pub enum PatchError {
     TooMany,
     /// mprotect(2) failed with this errno.
     Protect(i32),
-    /// A mapping that the patched code has made is outside of the reserved range.
+    /// A mapping that the patched code has made is outside of its half.
     Outside,
 }
 

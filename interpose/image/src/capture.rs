@@ -13,7 +13,7 @@ use super::store::{PageStore, StoreError};
 use super::track::Tracker;
 use understudy_numbers::Epoch;
 
-/// Failed capture. The next capture includes the changes.
+/// Failed capture; the next capture includes the changes.
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
     /// The pages could not be scanned.
@@ -27,7 +27,7 @@ pub enum CaptureError {
         source: StoreError,
     },
     /// An area could not be opened for reading, or its rights could not be restored.
-    #[error("cannot get at the pages of a protected area")]
+    #[error("cannot access the pages of a protected area")]
     Access(#[source] ProtError),
     /// Tracking could not be restarted.
     #[error("cannot start tracking again")]
@@ -41,7 +41,7 @@ pub struct OmittedPages {
     pub content: Vec<PageRun>,
     /// Pages of `content` that were written since the last capture.
     ///
-    /// Contains all pages of `content`, which have no copies, if changes are found by comparison.
+    /// All pages of `content` if changes are found by comparison and the pages have no copies.
     pub written: Vec<PageRun>,
 }
 
@@ -58,7 +58,7 @@ pub struct CaptureOptions<'a> {
 #[derive(Debug)]
 pub struct Captured {
     pub delta: Delta,
-    /// Pages of [`CaptureOptions::omitted`] that would have been captured.
+    /// Pages of [`CaptureOptions::omitted`] that have content.
     pub omitted: OmittedPages,
 }
 

@@ -30,8 +30,9 @@ pub struct PageQuery {
 }
 
 impl PageQuery {
-    /// Creates a query for pages with stored checksums; `identities` has two 64-bit words per
-    /// page.
+    /// Creates a query for pages with stored checksums.
+    ///
+    /// `identities` has two 64-bit words for each page.
     pub fn new(runs: &[SlotRun], identities: Vec<u64>, store: &PageStore) -> PageQuery {
         PageQuery {
             pages: pages_of(runs),
@@ -48,7 +49,7 @@ impl PageQuery {
     /// Decodes a query.
     ///
     /// # Errors
-    /// If the bytes are not a consistent query.
+    /// Fails if the bytes are not a consistent query.
     pub fn decode(bytes: &[u8]) -> Result<PageQuery, WireError> {
         let (query, used): (PageQuery, usize) =
             bincode::decode_from_slice(bytes, standard()).map_err(WireError::Decode)?;
@@ -57,7 +58,9 @@ impl PageQuery {
             query.sums.len() == count && query.identities.len() == 2 * count && used == bytes.len();
         match has_all_sums && pages::is_list(&query.pages) {
             true => Ok(query),
-            false => Err(WireError::Inconsistent("a page query does not add up")),
+            false => Err(WireError::Inconsistent(
+                "a page query has unsorted pages or missing checksums",
+            )),
         }
     }
 
@@ -194,7 +197,7 @@ fn push(list: &mut Vec<SlotRun>, run: SlotRun) {
 
 /// Returns the content of a slot.
 fn page(slot: Slot, store: &PageStore) -> &[u8] {
-    // SAFETY: the slot is allocated, so its page is readable and is not written until the slot is
-    // freed, which needs a mutable borrow of the store.
+    // SAFETY: the callers pass slots of images, which are allocated and filled. A page is not
+    // written until its slot is freed, which needs a mutable borrow of the store.
     unsafe { std::slice::from_raw_parts(store.ptr(slot), PAGE_SIZE) }
 }

@@ -58,7 +58,7 @@ pub(super) fn read_in(list: &[PageRun]) -> Vec<PageRun> {
 fn populate_read(run: PageRun) -> bool {
     let range = run.range();
     let start = range.start as *mut libc::c_void;
-    // SAFETY: reading pages in does not change their content.
+    // SAFETY: MADV_POPULATE_READ makes pages present, and changes no content.
     let rc = unsafe { libc::madvise(start, range.len() as usize, libc::MADV_POPULATE_READ) };
     // Kernels before 5.14 do not have the advice. They need no fault-in of swapped entries either,
     // since they have no markers that look like swapped pages.
@@ -75,7 +75,9 @@ mod tests {
     use crate::pages::AddrRange;
     use std::os::fd::AsRawFd;
 
-    /// A mapping of four pages, of a file with two: two can be read in.
+    /// A mapping has four pages and its file two; two pages become present.
+    ///
+    /// The other two are reported as unreadable.
     #[test]
     fn pages_are_read_in_as_far_as_the_file_goes() {
         let name = std::env::temp_dir().join(format!("understudy-read-in-{}", std::process::id()));
@@ -88,7 +90,7 @@ mod tests {
         std::fs::remove_file(&name).unwrap();
         file.set_len(2 * PAGE_SIZE as u64).unwrap();
         let (length, fd) = (4 * PAGE_SIZE, file.as_raw_fd());
-        // SAFETY: creates a new mapping.
+        // SAFETY: mmap(2) creates a new mapping at an address that the kernel chooses.
         let at = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),

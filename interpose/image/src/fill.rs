@@ -8,8 +8,8 @@
 //! The cost of a first touch can differ between the threads: the kernel keeps free pages per
 //! processor. The processor on which the failed process exited has the pages that it freed. Another
 //! processor may get pages that a virtual machine must first request from its host, which takes
-//! thirty times as long. So the cost is measured for each thread. If it is much higher for one
-//! thread, the other thread touches pieces for both, and the slow one only fills them.
+//! about twenty times as long. So the cost is measured for each thread. If the cost is much higher
+//! for one thread, the other thread touches pieces for both, and the slow one only fills them.
 
 #![allow(unsafe_code)]
 
@@ -27,7 +27,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 const PIECE_PAGES: u64 = 512;
 /// Pages that are made present, verified and copied together, while they are in the cache.
 const BATCH_PAGES: u64 = 64;
-/// Minimum number of pages that are made present before the copy.
+/// Minimum number of pages of a batch that are made present before the copy.
 const MIN_PREFAULT_PAGES: u64 = 8;
 /// First-touch time of a page, in nanoseconds, above which the page counts as not available.
 ///
@@ -198,7 +198,7 @@ impl FillWork<'_> {
         other > 0 && own > MAX_AVAILABLE_TOUCH_NS.max(4 * other)
     }
 
-    /// Makes pages present and records the cost.
+    /// Makes at least [`MIN_PREFAULT_PAGES`] pages present and records the cost.
     fn touch(&self, pages: PageRun, thread: usize) {
         if pages.pages < MIN_PREFAULT_PAGES {
             return;
@@ -244,7 +244,7 @@ impl FillWork<'_> {
 
 /// Makes pages present.
 ///
-/// Errors are ignored, since otherwise the later write makes the pages present.
+/// Errors are ignored, since the later copy also makes the pages present.
 fn make_present(pages: PageRun) {
     let range = pages.range();
     // SAFETY: populating makes pages present and does not change their content.

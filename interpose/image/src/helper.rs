@@ -25,7 +25,7 @@ impl Helper {
     /// Starts the thread.
     ///
     /// # Errors
-    /// If the thread cannot be created.
+    /// Fails if the thread cannot be created.
     pub fn new() -> std::io::Result<Self> {
         let (work, work_receiver) = channel::<HelperWork>();
         let (result_sender, results) = channel();
@@ -54,7 +54,9 @@ impl Helper {
         HelperTask { result }
     }
 
-    /// Executes work at once, if it is too small for waking the thread.
+    /// Executes work in the calling thread.
+    ///
+    /// The method is for work that is too small for waking the helper thread.
     pub fn do_now(&self, work: HelperWork) -> HelperTask {
         HelperTask {
             result: Some(work()),

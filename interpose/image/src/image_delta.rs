@@ -110,7 +110,7 @@ impl Image {
         self.runs.iter().map(|run| run.pages.pages).sum()
     }
 
-    /// Iterates over the runs: first page, length in pages and memory.
+    /// Iterates over the runs: first page, number of pages, and address of the copies.
     pub fn extents<'a>(
         &'a self,
         store: &'a PageStore,
@@ -219,7 +219,7 @@ impl Image {
     /// Stores pages (sorted) that were absent, from their concatenated `content` and checksums.
     ///
     /// # Errors
-    /// If there is no room; no page is added then.
+    /// Fails if there is no room; no page is added then.
     pub fn store_absent(
         &mut self,
         pages: &[PageRun],

@@ -172,7 +172,7 @@ impl Pagemap {
         self.walk(range, want, PM_SCAN_WP_MATCHING, each)
     }
 
-    /// Write-protects every unprotected page of `range` that has content.
+    /// Write-protects every unprotected page of `range` that is present or swapped out.
     ///
     /// The scan gets a buffer although its result is not used. Without a buffer the kernel also
     /// puts markers on pages that do not exist, and these markers later look like swapped pages.
@@ -239,7 +239,7 @@ impl Pagemap {
 
 /// Moves a descriptor to the runtime's range.
 ///
-/// The program's next file must get the lowest number.
+/// The program's next file must get the lowest number. If the move fails, the descriptor stays.
 fn move_to_runtime_range(fd: OwnedFd) -> OwnedFd {
     // SAFETY: fcntl(2) on a descriptor that this function owns.
     let moved = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, RUNTIME_FD_BASE) };

@@ -9,10 +9,10 @@ use bincode::{Decode, Encode};
 use std::sync::OnceLock;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Maximum size of mappings of removed files whose content is captured.
+/// Maximum size of a mapping of an unnamed file whose content is captured.
 ///
-/// Applies to private and to read-only mappings. All of their pages count as content, because the
-/// file has no name by which it could be opened.
+/// The limit applies to private and to read-only shared mappings. All pages of a smaller mapping
+/// count as content, because the file has no name by which another process could open the file.
 const MAX_CAPTURED_FILE_BYTES: u64 = 1 << 30;
 
 /// File of a mapping, as the kernel lists it.
@@ -63,7 +63,7 @@ pub enum Backing {
     Heap,
     /// Stack of the initial thread: not tracked or mapped; only its live part is content.
     Stack,
-    /// Shared memory without a file to open again (anonymous, memfd, System V).
+    /// Shared memory without a file to open again (anonymous, memfd, System V, removed file).
     SharedMemory {
         /// Device of the hidden file.
         dev: (u32, u32),
@@ -85,6 +85,7 @@ pub enum Backing {
     /// Private mapping of a file that has lost its name.
     ///
     /// All of its pages are content. A restore in another process maps anonymous memory instead.
+    /// A mapping of more than `MAX_CAPTURED_FILE_BYTES` counts as [`Backing::PrivateFile`].
     RemovedFile {
         file: MappedFile,
         /// Offset of the mapping's first byte.
@@ -188,7 +189,7 @@ impl Backing {
         }
     }
 
-    /// Returns the position in the mapped file; `None` for anonymous memory and windows.
+    /// Returns the position in the mapped file; `None` without a file, and for windows.
     fn file_position(&self) -> Option<FilePosition> {
         let (dev, inode, offset) = match self {
             Self::SharedMemory {
@@ -208,7 +209,7 @@ impl Backing {
         })
     }
 
-    /// Returns the position in the mapped file; `None` if the file never had a name.
+    /// Returns the position in the mapped file; `None` unless the mapping has a [`MappedFile`].
     fn named_file_position(&self) -> Option<NamedFilePosition<'_>> {
         match self {
             Self::SharedFile { file, offset }
@@ -238,8 +239,8 @@ impl Backing {
 
     /// True if two mappings at one address show the same object.
     ///
-    /// The heap counts as anonymous memory, because [`super::remap::restore_layout`] has already
-    /// set the program break when heaps are compared.
+    /// The heap counts as anonymous memory: [`super::remap::restore_layout`] has already set the
+    /// program break when it decides on mappings of a heap.
     pub fn is_same_object(&self, other: &Self, identity: FileIdentity) -> bool {
         let is_plain = |b: &Self| matches!(b, Self::Anonymous | Self::Heap);
         let by_inode = || {
@@ -307,7 +308,8 @@ impl Area {
     ///
     /// False for the stack, whose live part is always copied, and for shared mappings without write
     /// access, whose content is that of a file. A mapping of unnamed memory is captured even
-    /// without write access, because another process could not open that memory.
+    /// without write access, up to `MAX_CAPTURED_FILE_BYTES`, because another process could not
+    /// open that memory.
     pub fn is_tracked(&self) -> bool {
         let is_unnamed =
             || self.unnamed_file().is_some() && self.range.len() <= MAX_CAPTURED_FILE_BYTES;
@@ -368,7 +370,7 @@ impl Layout {
     /// Reads the program side of this process.
     ///
     /// # Errors
-    /// If the mappings cannot be listed.
+    /// Fails if the mappings cannot be listed.
     pub fn read_self(zones: &ExcludedRanges) -> Result<Self, MapsError> {
         let mut layout = Self::from_vmas(&procmap::read_outside(zones)?, zones);
         let is_undecided =
@@ -415,7 +417,7 @@ impl Layout {
         }
     }
 
-    /// Returns the criterion for an area's file in a process that was not saved.
+    /// Returns the criterion for an area's file in another process than the saved one.
     pub(super) fn file_identity(&self, area: &Area) -> FileIdentity {
         let name = area.name();
         let is_library = |other: &Area| other.prot.exec && other.name() == name;

@@ -1,6 +1,6 @@
 //! In-memory checkpoints of one rank's program side.
 //!
-//! The modules, from the kernel upwards:
+//! The main modules, from the kernel upwards:
 //!
 //! * [`vmas`] reads `/proc/self/maps` and determines the owner of each mapping;
 //! * [`layout`] describes the mappings of the program side as a value that another process can

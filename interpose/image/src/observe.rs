@@ -1,6 +1,7 @@
 //! Detection of the program-side pages that have content of their own.
 //!
-//! Interpretation of the kernel's page states (a test verifies each line with the kernel):
+//! Interpretation of the kernel's page states (`tests/kernel_facts.rs` and `tests/cycles.rs` verify
+//! most lines with the kernel):
 //!
 //! | page state                              | meaning                                            |
 //! |-----------------------------------------|----------------------------------------------------|
@@ -35,7 +36,7 @@ pub enum ObserveError {
     #[error("cannot scan the pages of {range:x?}")]
     Scan { range: AddrRange, source: io::Error },
     /// The existing pages of shared memory could not be determined.
-    #[error("cannot tell which pages of the shared memory at {range:x?} exist")]
+    #[error("cannot determine which pages of the shared memory at {range:x?} exist")]
     Residency { range: AddrRange, source: io::Error },
     /// An area could not be opened for reading.
     #[error("cannot open an area for reading")]
@@ -67,7 +68,7 @@ pub(super) enum ArmTime<'a> {
     Later,
     /// During the scan of an area, if one walk can scan and arm.
     ///
-    /// Areas that overlap `unwatched`, which the kernel does not watch, are not protected.
+    /// Areas with pages that the kernel does not watch (`unwatched`) are not armed.
     Now {
         /// Sorted.
         unwatched: &'a [PageRun],

@@ -13,6 +13,8 @@ use super::store::PageStore;
 use super::sums::page_sum;
 
 /// Compares the uncertain pages and adds the changed ones to the written ones.
+///
+/// New pages of zeros are removed from the pages with content.
 pub(super) fn compare(
     seen: &mut Observation,
     layout: &Layout,

@@ -85,14 +85,14 @@ pub struct XorPlan {
     sources: Vec<*const u8>,
 }
 
-// SAFETY: only this value uses the targets, and the sources are not written until `execute`
-// returns.
+// SAFETY: only this value uses the targets. The thread that passes the value on does not write the
+// sources until `execute` has returned ([`super::helper::Helper::start`]).
 unsafe impl Send for XorPlan {}
 
 /// Page numbers and source slots, with one entry per source.
 type PageSources = Vec<(u64, Slot)>;
 
-/// Adds all pages of a run.
+/// Adds all pages of a run to `sources`.
 fn add(sources: &mut PageSources, run: &SlotRun) {
     sources.extend(
         (0..run.pages.pages).map(|index| (run.pages.start.0 + index, Slot(run.slot.0 + index))),
@@ -116,7 +116,7 @@ impl XorPlan {
     /// Allocates a target for each page in `sources` (sorted) and records the page's sources.
     ///
     /// # Errors
-    /// If there is no room.
+    /// Fails if there is no room.
     fn add(
         &mut self,
         sources: &PageSources,
@@ -262,7 +262,7 @@ pub fn contribution(
 /// result is numbered by parity pages; its computation is added to `plan`.
 ///
 /// # Errors
-/// If there is no room.
+/// Fails if there is no room; slots of earlier layers stay allocated then.
 pub fn parity_changes(
     delta: &Delta,
     image: &Image,
@@ -294,10 +294,10 @@ pub fn parity_changes(
 
 /// Allocates the parity pages after these changes, as the delta that leads to `epoch`.
 ///
-/// Adds their computation to `plan`.
+/// The computation of the pages is added to `plan`.
 ///
 /// # Errors
-/// If there is no room.
+/// Fails if there is no room.
 pub fn fold_changes(
     parity: &Image,
     changes: &[Vec<SlotRun>],
@@ -353,7 +353,7 @@ pub fn drop_zero_pages(delta: &mut Delta, is_nonzero: &[u64], store: &mut PageSt
 /// [`accumulate`] can then combine other pages with the image's pages.
 ///
 /// # Errors
-/// If there is no room.
+/// Fails if there is no room.
 pub fn zero_image(
     epoch: Epoch,
     pages: &[PageRun],

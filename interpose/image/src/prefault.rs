@@ -37,7 +37,7 @@ impl Prefault {
         }
     }
 
-    /// Blocks until all ranges are present.
+    /// Blocks until the thread has processed all ranges, or was stopped.
     pub fn wait(&mut self) {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();

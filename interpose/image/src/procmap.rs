@@ -54,7 +54,7 @@ const MAX_NAME_BYTES: usize = 4096 + 64;
 /// Without the kernel's query, the list contains all mappings.
 ///
 /// # Errors
-/// If the mappings cannot be listed.
+/// Fails if the mappings cannot be listed.
 pub fn read_outside(zones: &ExcludedRanges) -> Result<Vec<Vma>, MapsError> {
     match with_own_maps(|file| query_all(file, zones)).map_err(MapsError::Read)? {
         Ok(list) => Ok(list),
@@ -66,8 +66,8 @@ pub fn read_outside(zones: &ExcludedRanges) -> Result<Vec<Vma>, MapsError> {
 
 /// Calls `run` with this process's open `maps` file.
 ///
-/// The file is opened once per process. It shows the current mappings of the process that opened
-/// it, so a forked child opens its own file.
+/// The file is opened once per process. The file shows the current mappings of the process that
+/// has opened it, so a forked child opens its own file.
 pub(super) fn with_own_maps<T>(run: impl FnOnce(&File) -> T) -> io::Result<T> {
     static MAPS: Mutex<Option<(u32, File)>> = Mutex::new(None);
     let mut maps = MAPS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -93,7 +93,7 @@ fn query_all(file: &File, zones: &ExcludedRanges) -> io::Result<Vec<Vma>> {
     Ok(list)
 }
 
-/// Returns the mapping that contains `addr`, or the next one.
+/// Returns the mapping that contains `addr`, or the next one; `None` after the last one.
 fn query(file: &File, addr: u64, name: &mut [u8]) -> io::Result<Option<Vma>> {
     let mut query = ProcmapQuery {
         size: size_of::<ProcmapQuery>() as u64,

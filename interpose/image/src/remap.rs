@@ -46,7 +46,7 @@ pub enum LayoutError {
         "{}", message::removed_file_too_large(.range))]
     Removed { range: AddrRange },
     /// The memory of a window could not be created.
-    #[error("cannot map the memory of a window again that workers share, on this node's /dev/shm")]
+    #[error("cannot map the shared memory of an MPI window again (a file in this node's /dev/shm)")]
     OpenWindow(#[source] io::Error),
     /// Access rights could not be set.
     #[error("cannot set access rights")]
@@ -329,6 +329,8 @@ fn restore_break(now: &Layout, saved: &Layout) -> bool {
 }
 
 /// Creates missing anonymous memory at the end of a mapping by extending that mapping.
+///
+/// Returns true on success.
 ///
 /// Otherwise the kernel could keep the new mapping separate (if the old one was moved before), and
 /// a later mremap(2) of the program over both would fail.

@@ -30,9 +30,9 @@ pub enum RestoreError {
     #[error("cannot find the pages to restore")]
     Observe(#[source] ObserveError),
     /// An area could not be opened for writing, or its rights could not be restored.
-    #[error("cannot get at the pages of a protected area")]
+    #[error("cannot access the pages of a protected area")]
     Access(#[source] ProtError),
-    /// Pages without content in the image could not be dropped.
+    /// Pages without content in the image, or guard pages, could not be dropped.
     #[error("cannot drop the pages {pages:x?}")]
     Drop {
         /// Pages that could not be dropped.
@@ -224,7 +224,7 @@ fn fill_and_arm(
 
 /// Returns an error if a page to restore is not stored.
 ///
-/// Must be called before any page is changed.
+/// The function must be called before any page is changed.
 fn check_stored(image: &Image, wanted: &[PageRun]) -> Result<(), RestoreError> {
     match absent_pages::among(image.absent(), wanted).first() {
         Some(run) => Err(RestoreError::Absent { page: run.first.0 }),
@@ -306,14 +306,16 @@ fn prefault(layout: &Layout, absent: &[PageRun]) -> Prefault {
 
 fn zero(run: PageRun) {
     let to = run.start.addr() as *mut u8;
-    // SAFETY: present pages of a writable shared mapping of the program side, which is stopped.
+    // SAFETY: the caller has opened these present pages of a shared mapping of the program side for
+    // writing, and the program side is stopped.
     unsafe { to.write_bytes(0, run.pages as usize * PAGE_SIZE) };
 }
 
 fn advise(run: PageRun, advice: i32) -> io::Result<()> {
     let range = run.range();
     let start = range.start as *mut libc::c_void;
-    // SAFETY: the pages belong to the program side, and their content is to be discarded.
+    // SAFETY: the pages belong to the program side, which is stopped, and the callers discard their
+    // content.
     let rc = unsafe { libc::madvise(start, range.len() as usize, advice) };
     if rc != 0 {
         return Err(io::Error::last_os_error());

@@ -44,7 +44,7 @@ impl Scratch {
 
     pub(super) fn write(&self, page: usize) {
         let at = (self.0.start as *mut u8).wrapping_add(page * PAGE_SIZE);
-        // SAFETY: a page of the mapping created above.
+        // SAFETY: the callers pass a page of the mapping created above, which only they use.
         unsafe { at.write_volatile(1) };
     }
 }

@@ -38,8 +38,8 @@ struct CopiedPages {
     copy: *const u8,
 }
 
-// SAFETY: `sums_work` requires that the copies are not written until the computation is done, and
-// the computation only reads them.
+// SAFETY: `sums_work` and `identities_work` require that the copies are not written until the
+// computation is done, and the computation only reads the copies.
 unsafe impl Send for CopiedPages {}
 
 impl CopiedPages {
@@ -94,7 +94,7 @@ impl PageStore {
         identities_of(&pieces)
     }
 
-    /// Stores checksums that were received with copies.
+    /// Stores the checksums of copies, in order.
     pub fn set_sums(&mut self, runs: &[SlotRun], sums: &[u64]) {
         for (slot, &sum) in runs.iter().flat_map(slots).zip(sums) {
             self.set_sum(slot, sum);
@@ -114,8 +114,8 @@ impl PageStore {
 
     /// Returns the first damaged page of a run.
     ///
-    /// `visit` is called for each correct page, while the page is in the processor's cache. Ends at
-    /// the damaged page.
+    /// `visit` is called for each correct page before the damaged one, while the page is in the
+    /// processor's cache.
     pub fn verify_each(
         &self,
         run: &SlotRun,

@@ -9,7 +9,7 @@ use std::time::Duration;
 /// The new thread inherits the mask, so that the kernel delivers signals for the process to threads
 /// of the program only.
 pub fn with_signals_blocked<T>(create: impl FnOnce() -> T) -> T {
-    // SAFETY: pthread_sigmask(3) with valid sets.
+    // SAFETY: pthread_sigmask(3) with sets in this frame, which sigfillset(3) and zeros initialise.
     unsafe {
         let (mut all, mut before): (libc::sigset_t, libc::sigset_t) =
             (std::mem::zeroed(), std::mem::zeroed());

@@ -1,6 +1,6 @@
 //! Detection of the pages that have changed since the last capture.
 //!
-//! [`ScanTracker`] divides time into periods. At the begin of a period it *arms* tracking: the
+//! [`ScanTracker`] divides time into periods. A period begins when the tracker *arms* tracking: the
 //! kernel write-protects all pages. When the program writes to a page, the kernel resolves the
 //! fault by removing the protection, without a signal. At the end of the period a scan returns the
 //! pages that are not protected. Where the kernel cannot report writes, pages are compared with
@@ -31,7 +31,7 @@ pub enum TrackError {
     #[error("cannot open a userfaultfd with asynchronous write protection")]
     OpenUffd(#[source] io::Error),
     /// The scratch pages of the self-test could not be mapped or watched.
-    #[error("cannot try write tracking out on a scratch page")]
+    #[error("cannot test write tracking on a scratch page")]
     SelfTest(#[source] io::Error),
     /// The kernel accepts every call but does not report writes correctly.
     #[error("write tracking is accepted by the kernel but does not report writes correctly")]
@@ -84,8 +84,8 @@ impl Tracker {
     /// Sets tracking up.
     ///
     /// # Errors
-    /// If the requested tracker is not available; for [`Tracking::Auto`] only if there is no page
-    /// map.
+    /// Fails if the requested tracker is not available; for [`Tracking::Auto`] only if the page map
+    /// cannot be opened.
     pub fn select(choice: Tracking) -> Result<SelectedTracker, TrackError> {
         Self::select_with_failure(choice, None)
     }
@@ -126,6 +126,8 @@ impl Tracker {
     }
 
     /// Makes pages (sorted) count as changed.
+    ///
+    /// Comparison finds changed pages without this call.
     pub(super) fn mark_changed(&mut self, pages: &[PageRun]) {
         if let Self::PagemapScan(scan) = self {
             scan.carried = pages::union(&scan.carried, pages);
@@ -141,9 +143,10 @@ impl Tracker {
         }
     }
 
-    /// Compares these pages (sorted) with their copies up to the next capture.
+    /// Compares these pages (sorted) with their copies until [`Tracker::expose_only`].
     ///
-    /// For pages that other mappings or devices may write: the kernel does not report such writes.
+    /// The method is for pages that other processes, mappings or devices may write: the kernel does
+    /// not report such writes.
     pub fn expose(&mut self, pages: &[PageRun]) {
         if let Self::PagemapScan(scan) = self {
             scan.exposed = pages::union(&scan.exposed, pages);
@@ -157,7 +160,7 @@ impl Tracker {
         }
     }
 
-    /// Registers every existing area with the kernel, so that it can be write-protected.
+    /// Registers every area that the kernel can watch, so that its pages can be write-protected.
     pub(super) fn watch(&mut self, layout: &Layout) {
         if let Self::PagemapScan(scan) = self {
             scan.watch(layout);
@@ -180,7 +183,7 @@ impl Tracker {
     /// Counts the pages that a capture would copy now, except for stacks.
     ///
     /// # Errors
-    /// Errors of the capture.
+    /// Fails if the pages cannot be scanned or compared.
     pub fn count_changed(
         &mut self,
         layout: &Layout,
@@ -192,10 +195,9 @@ impl Tracker {
         Ok(pages::total(&pages::union(&seen.written, &new)))
     }
 
-    /// Observes like [`Tracker::observe`], and arms tracking in areas that one walk can scan and
-    /// arm.
+    /// Observes like [`Tracker::observe`], and arms tracking where one walk does both.
     ///
-    /// [`Observation::armed`] lists these areas. The caller must arm the other areas by
+    /// [`Observation::armed`] lists the armed areas. The caller must arm the other areas by
     /// [`Tracker::arm`], or pass all observed changes to [`Tracker::mark_changed`]: a later scan
     /// does not report the changes in the armed areas again. After an error all pages count as
     /// changed.

@@ -50,7 +50,7 @@ pub struct Vma {
 pub enum Owner {
     /// The program: captured and rolled back.
     User,
-    /// The runtime and its libc.
+    /// The runtime and MPI sides.
     Runtime,
     /// The dynamic loader (ld.so): its code, data and heaps.
     Loader,
@@ -68,7 +68,7 @@ pub struct ExcludedRanges {
     excluded: Vec<(AddrRange, Owner)>,
 }
 
-/// Reserved range of the runtime, its libc, its heap and its arenas.
+/// Reserved range, which contains all memory of the runtime and MPI sides.
 pub const RUNTIME_ZONE: AddrRange = AddrRange::new(0x2000_0000_0000, 0x2800_0000_0000);
 
 impl ExcludedRanges {
@@ -160,7 +160,7 @@ pub enum MapsError {
 /// Lists the mappings of this process.
 ///
 /// # Errors
-/// If the list cannot be read or parsed.
+/// Fails if the list cannot be read or parsed.
 pub fn read_self() -> Result<Vec<Vma>, MapsError> {
     let mut text = Vec::with_capacity(64 * 1024);
     File::open("/proc/self/maps")

@@ -1,4 +1,4 @@
-//! Memory of MPI windows that workers of a node share: one file per worker.
+//! Memory of MPI windows that a node's workers share: one file per window and worker.
 //!
 //! The name of the file identifies the window and the worker that owns the part in it. A worker's
 //! image contains only its own part. A recovery maps the parts of other workers again, and their

@@ -87,11 +87,11 @@ pub struct Outgoing {
 /// Error in received data.
 #[derive(Debug, thiserror::Error)]
 pub enum WireError {
-    /// The header's bytes cannot be decoded.
-    #[error("cannot decode an image header")]
+    /// The bytes of a header or a page query cannot be decoded.
+    #[error("cannot decode the description of pages")]
     Decode(#[source] bincode::error::DecodeError),
-    /// The header contradicts itself.
-    #[error("an image header is inconsistent: {0}")]
+    /// The header or page query contradicts itself, or does not fit the receiver.
+    #[error("a description of pages is inconsistent: {0}")]
     Inconsistent(&'static str),
     /// No room for the pages.
     #[error("cannot allocate room for received pages")]
@@ -108,7 +108,7 @@ impl Header {
     /// Decodes a header from bytes that contain nothing else.
     ///
     /// # Errors
-    /// If the bytes are not a consistent header.
+    /// Fails if the bytes are not a consistent header.
     pub fn decode(bytes: &[u8]) -> Result<Self, WireError> {
         let decoded = bincode::decode_from_slice(bytes, bincode::config::standard());
         let (header, used): (Self, usize) = decoded.map_err(WireError::Decode)?;
@@ -275,7 +275,7 @@ impl Incoming {
         header.check()?;
         if header.kept_by_receiver != pages_of(&kept) {
             return Err(WireError::Inconsistent(
-                "it leaves out other pages than the receiver has",
+                "the omitted pages are not those that the receiver has",
             ));
         }
         let lengths: Vec<u64> = header.chunks.iter().map(|&pages| pages.into()).collect();
@@ -327,11 +327,13 @@ impl Incoming {
     /// Returns the received delta, once every chunk and the checksums have arrived.
     ///
     /// # Errors
-    /// If a whole image was received; its slots are released then.
+    /// Fails if a whole image was received; its slots are released then.
     pub fn into_delta(self, store: &mut PageStore) -> Result<Delta, WireError> {
         let Some(base) = self.header.base else {
             self.cancel(store);
-            return Err(WireError::Inconsistent("an image came instead of a delta"));
+            return Err(WireError::Inconsistent(
+                "an image was received instead of a delta",
+            ));
         };
         Ok(Delta {
             base,
@@ -344,11 +346,13 @@ impl Incoming {
     /// Returns the received image, once every chunk and the checksums have arrived.
     ///
     /// # Errors
-    /// If a delta was received; its slots are released then.
+    /// Fails if a delta was received; its slots are released then.
     pub fn into_image(self, store: &mut PageStore) -> Result<Image, WireError> {
         if self.header.base.is_some() {
             self.cancel(store);
-            return Err(WireError::Inconsistent("a delta came instead of an image"));
+            return Err(WireError::Inconsistent(
+                "a delta was received instead of an image",
+            ));
         }
         Ok(Image::from_parts(self.header.epoch, self.store_sums(store)))
     }

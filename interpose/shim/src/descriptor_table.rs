@@ -57,7 +57,8 @@ impl Drop for LiftGuard {
 
 /// Locks the table: from now on only the calling thread creates descriptors.
 ///
-/// Calls may be nested.
+/// Calls may be nested. The function waits for threads that are lifting a descriptor, but not
+/// without limit ([`MAX_POLLS`]). The lock concerns the threads of this namespace.
 #[unsafe(no_mangle)]
 pub extern "C" fn understudy_shim_hold_descriptors() {
     if DEPTH.fetch_add(1, SeqCst) > 0 {

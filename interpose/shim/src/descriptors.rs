@@ -37,7 +37,7 @@ pub const F_DUPFD_CLOEXEC: c_int = 1030;
 /// The requirements of fcntl(2) apply.
 pub unsafe fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
     static REAL: AtomicUsize = AtomicUsize::new(0);
-    // SAFETY: libc's function takes these arguments.
+    // SAFETY: libc's function takes these arguments, and the caller meets its requirements.
     unsafe {
         let real: unsafe extern "C" fn(c_int, c_int, ...) -> c_int =
             core::mem::transmute(libc_function(&REAL, c"fcntl"));
@@ -48,11 +48,11 @@ pub unsafe fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
 /// Lowest descriptor number of this namespace.
 static FIRST_DESCRIPTOR: AtomicI32 = AtomicI32::new(RUNTIME_FD_BASE);
 
-/// Set of all descriptors of this namespace.
+/// Set of the descriptors of the runtime and MPI sides; null before the start.
 static NAMESPACE_DESCRIPTORS: AtomicPtr<ReservedDescriptors> =
     AtomicPtr::new(core::ptr::null_mut());
 
-/// Sets the lowest number and the set of this namespace's descriptors.
+/// Sets this namespace's lowest descriptor number, and the set that records descriptors.
 ///
 /// New descriptors are moved to `first` or above, and recorded in `descriptors`.
 pub fn lift_to(first: c_int, descriptors: *const ReservedDescriptors) {
@@ -72,7 +72,7 @@ pub fn record_descriptor(fd: c_int) {
     }
 }
 
-/// close(2); removes the descriptor from the set.
+/// close(2); first removes the descriptor from the set.
 ///
 /// After the close, the kernel may assign the number to a descriptor of the program.
 ///
@@ -84,7 +84,7 @@ pub unsafe extern "C" fn close(fd: c_int) -> c_int {
     if let Some(descriptors) = namespace_descriptors() {
         descriptors.remove(fd);
     }
-    // SAFETY: libc's function has this type.
+    // SAFETY: libc's function has this type, and the caller meets its requirements.
     unsafe {
         let real: unsafe extern "C" fn(c_int) -> c_int =
             core::mem::transmute(libc_function(&REAL, c"close"));
@@ -92,7 +92,7 @@ pub unsafe extern "C" fn close(fd: c_int) -> c_int {
     }
 }
 
-/// close_range(2); removes the descriptors from the set.
+/// close_range(2); first removes the descriptors that are closed from the set.
 ///
 /// # Safety
 /// The requirements of close_range(2) apply.
@@ -105,7 +105,7 @@ pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) 
     {
         (first..=end).for_each(|fd| descriptors.remove(fd as c_int));
     }
-    // SAFETY: libc's function has this type.
+    // SAFETY: libc's function has this type, and the caller meets its requirements.
     unsafe {
         let real: unsafe extern "C" fn(c_uint, c_uint, c_int) -> c_int =
             core::mem::transmute(libc_function(&REAL, c"close_range"));
@@ -122,7 +122,7 @@ pub fn lift(fd: c_int) -> c_int {
         record_descriptor(fd);
         return fd;
     }
-    // SAFETY: fcntl(2) and close(2) of a descriptor that was just created.
+    // SAFETY: the callers pass a descriptor that was just created, and that no other code uses yet.
     unsafe {
         let close_on_exec = fcntl(fd, F_GETFD, 0) & 1 != 0;
         let high = fcntl(
@@ -155,7 +155,7 @@ fn wait_for_connection(fd: c_int) {
         events: 1,
         revents: 0,
     };
-    // SAFETY: fcntl(2), and poll(2) of one descriptor.
+    // SAFETY: F_GETFL of fcntl(2) accesses no memory; poll(2) writes to the one structure.
     unsafe {
         if fcntl(fd, F_GETFL, 0) & O_NONBLOCK == 0 {
             poll(&mut connection, 1, -1);
@@ -233,7 +233,8 @@ macro_rules! lifted_pairs {
                     Ok(name) => name,
                     Err(_) => panic!(),
                 };
-            // SAFETY: libc's function has this type; on success it has written two descriptors.
+            // SAFETY: libc's function has this type, and the caller meets its requirements; on
+            // success the function has written two descriptors.
             unsafe {
                 let real: unsafe extern "C" fn($($kind,)* *mut [c_int; 2]) -> c_int =
                     core::mem::transmute(libc_function(&REAL, NAME));
@@ -261,7 +262,8 @@ lifted_pairs! {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pipe2(fds: *mut [c_int; 2], flags: c_int) -> c_int {
     static REAL: AtomicUsize = AtomicUsize::new(0);
-    // SAFETY: libc's function has this type; on success it has written two descriptors.
+    // SAFETY: libc's function has this type, and the caller meets its requirements; on success the
+    // function has written two descriptors.
     unsafe {
         let real: unsafe extern "C" fn(*mut [c_int; 2], c_int) -> c_int =
             core::mem::transmute(libc_function(&REAL, c"pipe2"));

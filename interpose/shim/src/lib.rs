@@ -7,9 +7,11 @@
 //! - keeps descriptors of the runtime and MPI sides above the program's;
 //! - creates their threads on separate stacks;
 //! - writes the MPI library's output past the relay;
-//! - prevents SIGPIPE for broken pipes;
+//! - prevents SIGPIPE for sockets whose peer has failed;
 //! - delays exits that the MPI library requests;
 //! - lets MPI calls that wait yield the processor, and sleep if they wait for long;
+//! - opens libraries without RTLD_GLOBAL, and treats syscall(2) like libc's functions where their
+//!   redefinition matters;
 //! - gives the namespace's libc the launcher's environment, which the program does not see.
 //!
 //! The shim uses neither std nor a heap.

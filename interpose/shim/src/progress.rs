@@ -2,8 +2,8 @@
 //!
 //! MPICH polls for messages in a loop and never yields. Ranks that share a core therefore wait for
 //! each other during whole time slices of the scheduler. MPICH polls by calling UCX's
-//! `ucp_worker_progress`, which the function below replaces: after a number of calls without
-//! progress it yields ([`crate::waits`]). An MPICH without UCX is not affected.
+//! `ucp_worker_progress`. The function below replaces UCX's function, calls it, and yields after a
+//! number of calls without progress ([`crate::waits`]). An MPICH without UCX is not affected.
 #![allow(unsafe_code)]
 
 use crate::waits::{count_poll, yield_or_sleep};
@@ -29,7 +29,7 @@ pub unsafe extern "C" fn ucp_worker_progress(worker: *mut c_void) -> c_uint {
     /// Number of consecutive polls without progress, up to [`MAX_IDLE_POLLS`].
     static IDLE_POLLS: AtomicU32 = AtomicU32::new(0);
     // SAFETY: UCX's function has this type; its address was stored when libmpi was loaded. The
-    // argument is the caller's.
+    // caller meets the function's requirements.
     let progress = unsafe {
         let real: unsafe extern "C" fn(*mut c_void) -> c_uint =
             transmute(WORKER_PROGRESS.load(Relaxed));

@@ -1,7 +1,7 @@
-//! Functions of the MPI library whose names the shim also exports.
+//! Functions of the MPI library and UCX whose names the shim also exports.
 //!
 //! libmpi calls these functions through its procedure linkage table, which ld.so binds to the
-//! shim's functions. A libmpi that lacks such a function never calls the shim's.
+//! shim's functions. A libmpi without such a function never calls the shim's function.
 #![allow(unsafe_code)]
 
 use crate::progress;
@@ -19,7 +19,7 @@ unsafe extern "C" {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn understudy_shim_find_real(mpi: *mut c_void) {
     for (address, name) in &progress::REAL {
-        // SAFETY: dlsym(3) with a valid handle.
+        // SAFETY: the caller guarantees a handle of dlmopen(3); the name is terminated.
         address.store(unsafe { dlsym(mpi, name.as_ptr()) } as usize, Relaxed);
     }
 }

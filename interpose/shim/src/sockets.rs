@@ -1,9 +1,8 @@
 //! Writes of the runtime and MPI sides to sockets, which never raise SIGPIPE.
 //!
 //! A peer that fails during a write must not kill a surviving rank. The disposition of SIGPIPE
-//! belongs to the program and cannot be changed. A write to a socket is therefore made with
-//! MSG_NOSIGNAL. The functions try this first, and use libc's function if the descriptor is no
-//! socket.
+//! belongs to the program and cannot be changed. The functions below therefore write with
+//! MSG_NOSIGNAL first, and call libc's function if the descriptor is no socket.
 #![allow(unsafe_code)]
 
 use crate::streams::redirected_descriptor;

@@ -42,7 +42,8 @@ const DEFAULTS: [(&CStr, &CStr); 2] = [
 /// `start` must be valid; its environment must live as long as the process.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn understudy_shim_start(start: *const ShimStart) -> c_int {
-    // SAFETY: the process has one thread; `environ` is this libc's variable.
+    // SAFETY: the caller guarantees that `start` is valid and its environment lasts. `environ` is
+    // this libc's variable, and the process has one thread.
     unsafe {
         let start = &*start;
         environ = start.environment;

@@ -1,10 +1,11 @@
 //! Standard output and error of the MPI side, which bypass the relay.
 //!
-//! The relay counts the bytes that a rank writes to descriptors 1 and 2. After a rollback it drops
-//! as many bytes as it has already forwarded. Output of the MPI library must not be counted,
-//! because it does not repeat exactly: for example, a warning that MPI_Init prints is printed again
-//! in a replacement. The functions below therefore replace descriptors 1 and 2 by the ones passed
-//! to [`redirect_streams`], on which `stdout` and `stderr` of this libc are also opened.
+//! The relay counts the bytes that a rank writes to descriptors 1 and 2. After a rollback, the
+//! relay drops as many bytes as it has forwarded since the checkpoint. Output of the MPI library
+//! must not be counted, because this output does not repeat exactly: for example, a warning that
+//! MPI_Init prints is printed again in a replacement. The functions below therefore replace
+//! descriptors 1 and 2 by the ones passed to [`redirect_streams`], on which `stdout` and `stderr`
+//! of this libc are also opened.
 #![allow(unsafe_code)]
 
 use crate::descriptor_table::begin_lift;
@@ -18,14 +19,16 @@ use core::sync::atomic::{AtomicI32, AtomicUsize};
 
 const STDOUT: c_int = 1;
 const STDERR: c_int = 2;
-/// Buffering modes of setvbuf(3).
+/// Buffering mode of setvbuf(3) (`_IOLBF`).
 const LINE_BUFFERED: c_int = 1;
+/// Buffering mode of setvbuf(3) (`_IONBF`).
 const UNBUFFERED: c_int = 2;
 /// Size of glibc's buffer for a stream that is a pipe.
 const BUFFER_SIZE: usize = 4096;
 
-/// Descriptors used in place of 1 and 2.
+/// Descriptor used in place of 1.
 static OUTPUT: AtomicI32 = AtomicI32::new(STDOUT);
+/// Descriptor used in place of 2.
 static ERRORS: AtomicI32 = AtomicI32::new(STDERR);
 /// Process that has called [`redirect_streams`].
 ///
@@ -62,8 +65,8 @@ pub unsafe fn redirect_streams(output: c_int, errors: c_int) {
     }
     OUTPUT.store(output, Relaxed);
     ERRORS.store(errors, Relaxed);
-    // SAFETY: variables of this libc, which no thread has used yet. fdopen(3) returns null for a
-    // closed descriptor.
+    // SAFETY: the caller guarantees that no thread uses this libc's `stdout` or `stderr`. fdopen(3)
+    // has this type, and returns null for a closed descriptor.
     unsafe {
         REDIRECTING_PROCESS.store(getpid(), Relaxed);
         let open: unsafe extern "C" fn(c_int, *const c_char) -> *mut c_void =
@@ -82,8 +85,7 @@ pub unsafe fn redirect_streams(output: c_int, errors: c_int) {
     }
 }
 
-/// Defines functions of libc whose first argument is a descriptor, which [`redirected_descriptor`]
-/// replaces.
+/// Defines functions of libc whose first argument is a descriptor that is redirected.
 macro_rules! with_redirected_descriptor {
     ($count:literal: $($name:ident = $index:literal;)*) => {
         static REAL: [AtomicUsize; $count] = [const { AtomicUsize::new(0) }; $count];
@@ -169,7 +171,7 @@ control! { fcntl fcntl64 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dup(fd: c_int) -> c_int {
     static REAL: AtomicUsize = AtomicUsize::new(0);
-    // SAFETY: libc's function has this type.
+    // SAFETY: libc's function has this type, and the caller meets its requirements.
     unsafe {
         let real: unsafe extern "C" fn(c_int) -> c_int =
             core::mem::transmute(libc_function(&REAL, c"dup"));
@@ -185,7 +187,7 @@ pub unsafe extern "C" fn dup(fd: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dup2(old: c_int, new: c_int) -> c_int {
     static REAL: AtomicUsize = AtomicUsize::new(0);
-    // SAFETY: libc's function has this type.
+    // SAFETY: libc's function has this type, and the caller meets its requirements.
     unsafe {
         let real: unsafe extern "C" fn(c_int, c_int) -> c_int =
             core::mem::transmute(libc_function(&REAL, c"dup2"));
@@ -200,7 +202,7 @@ pub unsafe extern "C" fn dup2(old: c_int, new: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
     static REAL: AtomicUsize = AtomicUsize::new(0);
-    // SAFETY: libc's function has this type.
+    // SAFETY: libc's function has this type, and the caller meets its requirements.
     unsafe {
         let real: unsafe extern "C" fn(c_int, c_int, c_int) -> c_int =
             core::mem::transmute(libc_function(&REAL, c"dup3"));

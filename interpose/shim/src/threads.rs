@@ -72,7 +72,8 @@ pub unsafe extern "C" fn pthread_create(
     const MIN_SIZE: usize = 2 << 20;
     const MAX_SIZE: usize = 64 << 20;
     let mut changed = Attributes([0; 56]);
-    // SAFETY: pthread_attr_*(3) on structures of the right size; mmap(2) of new memory.
+    // SAFETY: the caller meets the requirements of pthread_create(3). The attributes have glibc's
+    // size, and the stack is new memory that only the thread uses.
     unsafe {
         let real: Create = core::mem::transmute(libc_function(&CREATE, c"pthread_create"));
         pthread_attr_init(&mut changed);
@@ -114,7 +115,7 @@ fn set_mask(how: c_int, signals: u64) -> u64 {
     let mut set = [0u64; SET_WORDS];
     let mut previous = [0u64; SET_WORDS];
     set[0] = signals;
-    // SAFETY: pthread_sigmask(3) of two `sigset_t`.
+    // SAFETY: pthread_sigmask(3) accesses the two sets in this frame, which have glibc's size.
     unsafe { pthread_sigmask(how, set.as_ptr(), previous.as_mut_ptr()) };
     previous[0]
 }
@@ -140,8 +141,8 @@ pub extern "C" fn understudy_shim_after_cancellation(function: extern "C" fn()) 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_cancel(thread: usize) -> c_int {
     static REAL: AtomicUsize = AtomicUsize::new(0);
-    // SAFETY: libc's function has this type; `AFTER_CANCELLATION` is null or a function of this
-    // type.
+    // SAFETY: libc's function has this type, and the caller meets its requirements;
+    // `AFTER_CANCELLATION` is null or a function of this type.
     unsafe {
         let real: unsafe extern "C" fn(usize) -> c_int =
             core::mem::transmute(libc_function(&REAL, c"pthread_cancel"));
@@ -167,7 +168,7 @@ extern "C" fn return_at_once(_: *mut c_void) -> *mut c_void {
 pub fn make_libc_multithreaded() -> c_int {
     let mut thread = 0;
     let start: extern "C" fn(*mut c_void) -> *mut c_void = return_at_once;
-    // SAFETY: pthread_create(3) and pthread_join(3).
+    // SAFETY: the start function accepts any argument, and the thread is joined once.
     unsafe {
         match pthread_create(
             &mut thread,

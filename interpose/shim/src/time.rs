@@ -38,7 +38,7 @@ pub fn now() -> u64 {
         seconds: 0,
         nanoseconds: 0,
     };
-    // SAFETY: clock_gettime(2) writes a time.
+    // SAFETY: clock_gettime(2) writes to the structure in this frame.
     unsafe { clock_gettime(CLOCK_MONOTONIC, &mut time) };
     time.seconds as u64 * 1_000_000_000 + time.nanoseconds as u64
 }
@@ -67,7 +67,7 @@ pub fn preemptions() -> u64 {
         times: [zero; 2],
         counters: [0; 14],
     };
-    // SAFETY: getrusage(2) writes a usage.
+    // SAFETY: getrusage(2) writes to the structure in this frame, which has the kernel's size.
     unsafe { getrusage(RUSAGE_THREAD, &mut usage) };
     usage.counters[INVOLUNTARY_SWITCHES] as u64
 }

@@ -114,8 +114,8 @@ pub fn count_poll() -> u32 {
     polls
 }
 
-/// True if a wait with this number of polls should sleep instead of yield.
-fn is_sleep_due(polls: u32) -> bool {
+/// Reads the clock at some polls; returns true if the wait should sleep.
+fn poll_clock(polls: u32) -> bool {
     if polls < FIRST_CLOCK_POLL || !polls.is_multiple_of(POLLS_PER_CLOCK_READ) {
         return false;
     }
@@ -146,11 +146,11 @@ fn sleep_if_needed() {
 /// Yields with sched_yield(2) or sleeps, depending on the number of previous polls.
 pub fn yield_or_sleep(polls: u32) -> c_int {
     static REAL: AtomicUsize = AtomicUsize::new(0);
-    if is_sleep_due(polls) {
+    if poll_clock(polls) {
         sleep_if_needed();
         return 0;
     }
-    // SAFETY: libc's function of this type.
+    // SAFETY: libc's function has this type.
     let real: unsafe extern "C" fn() -> c_int =
         unsafe { transmute(libc_function(&REAL, c"sched_yield")) };
     // SAFETY: sched_yield(2) has no preconditions.

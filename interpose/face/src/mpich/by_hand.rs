@@ -1,4 +1,4 @@
-//! Procedures of MPI 4.0 and later that are not generated.
+//! Procedures of MPI 4.0 and later, and of MPICH (`MPIX_…`), that are not generated.
 //!
 //! Each procedure is implemented with procedures of the call table.
 #![allow(unsafe_code, clippy::missing_safety_doc)]
@@ -16,7 +16,8 @@ pub unsafe extern "C" fn get_count_c(status: usize, datatype: usize, count: *mut
     type Count = unsafe extern "C" fn(usize, usize, *mut c_int) -> c_int;
     type Elements = unsafe extern "C" fn(usize, usize, *mut i64) -> c_int;
     let mut int_count = 0;
-    // SAFETY: the program's arguments, and thunks of these procedures.
+    // SAFETY: the program passes these arguments, for whose validity MPI makes it responsible; the
+    // thunks of the procedures have these types.
     unsafe {
         let rc = thunk!(PMPI_Get_count: Count)(status, datatype, &mut int_count);
         if rc != SUCCESS {
@@ -61,7 +62,7 @@ const PAIRS: [(usize, usize); 6] = [
 pub unsafe extern "C" fn type_get_value_index(value: usize, index: usize, pair: *mut u8) -> c_int {
     for datatype in [value, index] {
         let mut bytes = 0;
-        // SAFETY: the program's handle, and the thunk of a procedure that checks it.
+        // SAFETY: the thunk has this type, and its procedure checks the handle.
         let rc = unsafe { thunk!(PMPI_Type_size_x: QueryLarge)(datatype, &mut bytes) };
         if rc != SUCCESS {
             return rc;
@@ -73,7 +74,7 @@ pub unsafe extern "C" fn type_get_value_index(value: usize, index: usize, pair: 
         .iter()
         .find(|(pair_value, _)| *pair_value == value && index == constant::INT);
     let result = predefined.map_or(constant::DATATYPE_NULL, |(_, pair)| *pair);
-    // SAFETY: the pointer is the program's.
+    // SAFETY: MPI makes the program responsible for the pointer, which refers to a handle.
     unsafe { core::ptr::copy_nonoverlapping((&raw const result).cast(), pair, HANDLE) };
     SUCCESS
 }
@@ -83,7 +84,7 @@ pub unsafe extern "C" fn type_get_value_index(value: usize, index: usize, pair: 
 /// No hardware information is reported, because a process on another node may replace the worker.
 pub unsafe extern "C" fn get_hw_resource_info(info: usize) -> c_int {
     type Create = unsafe extern "C" fn(usize) -> c_int;
-    // SAFETY: the program's pointer, and the thunk of the procedure.
+    // SAFETY: MPI makes the program responsible for the pointer; the thunk has this type.
     unsafe { thunk!(PMPI_Info_create: Create)(info) }
 }
 
@@ -95,7 +96,7 @@ pub unsafe extern "C" fn abi_get_version(version: *mut c_int, subversion: *mut c
         true => [1, 0],
         false => [-1; 2],
     };
-    // SAFETY: the pointers are the program's.
+    // SAFETY: MPI makes the program responsible for the pointers.
     unsafe {
         version.write(major);
         subversion.write(minor);
@@ -109,7 +110,7 @@ pub unsafe extern "C" fn abi_get_info(info: *mut u8) -> c_int {
     type Set = unsafe extern "C" fn(usize, *const c_char, *const c_char) -> c_int;
     const KEYS: [&core::ffi::CStr; 3] = [c"mpi_aint_size", c"mpi_count_size", c"mpi_offset_size"];
     let mut new = 0usize;
-    // SAFETY: the program's pointer, and thunks of these procedures.
+    // SAFETY: MPI makes the program responsible for the pointer; the thunks have these types.
     unsafe {
         let rc = thunk!(PMPI_Info_create: Create)(info);
         if rc != SUCCESS {
@@ -126,7 +127,7 @@ pub unsafe extern "C" fn abi_get_info(info: *mut u8) -> c_int {
 
 /// Returns `result` if the tool interface is initialized, else the interface's error.
 ///
-/// The procedures on events (MPI 4.0, 15.3.8) use this function, because the interface has no
+/// The procedures on events (MPI 4.0, 15.3.8) use this function, because the interface offers no
 /// events.
 fn without_events_result(result: c_int) -> c_int {
     let mut variables = 0;
@@ -141,7 +142,7 @@ fn without_events_result(result: c_int) -> c_int {
 pub unsafe extern "C" fn t_event_get_num(number: *mut c_int) -> c_int {
     let rc = without_events_result(SUCCESS);
     if rc == SUCCESS {
-        // SAFETY: the pointer is the program's.
+        // SAFETY: MPI makes the program responsible for the pointer.
         unsafe { number.write(0) };
     }
     rc
@@ -154,12 +155,12 @@ pub unsafe extern "C" fn t_category_get_events(
     _indices: *mut c_int,
 ) -> c_int {
     type QueryCategory = unsafe extern "C" fn(c_int, c_int, *mut c_int) -> c_int;
-    // SAFETY: a null pointer for no entries, and the thunk of a procedure that checks the category.
+    // SAFETY: the thunk has this type. Its procedure checks the category, and writes no entries.
     unsafe { thunk!(PMPI_T_category_get_pvars: QueryCategory)(category, 0, core::ptr::null_mut()) }
 }
 
 pub unsafe extern "C" fn t_category_get_num_events(category: c_int, number: *mut c_int) -> c_int {
-    // SAFETY: the pointer is the program's.
+    // SAFETY: MPI makes the program responsible for the pointer.
     unsafe {
         let rc = t_category_get_events(category, 0, core::ptr::null_mut());
         if rc == SUCCESS {
@@ -191,7 +192,7 @@ without_events! {
 
 /// `MPIX_GPU_query_support`: protected programs do not pass accelerator memory to the library.
 pub unsafe extern "C" fn mpix_gpu_query_support(_kind: c_int, is_supported: *mut c_int) -> c_int {
-    // SAFETY: the pointer is the program's.
+    // SAFETY: MPICH makes the program responsible for the pointer.
     unsafe { is_supported.write(0) };
     SUCCESS
 }
@@ -201,11 +202,12 @@ pub extern "C" fn mpix_query_hip_support() -> c_int {
 }
 pub use mpix_query_hip_support as mpix_query_ze_support;
 
-/// `MPIX_Request_is_complete`: does not free the request.
+/// `MPIX_Request_is_complete`: returns 1 if the request is complete, and does not free it.
 pub unsafe extern "C" fn mpix_request_is_complete(request: usize) -> c_int {
     type GetStatus = unsafe extern "C" fn(usize, *mut c_int, usize) -> c_int;
     let mut is_complete = 0;
-    // SAFETY: the program's request, and the thunk of the procedure.
+    // SAFETY: the thunk has this type, and its procedure checks the request. The flag is a local
+    // variable, and the constant means that no status is written.
     let rc = unsafe {
         thunk!(PMPI_Request_get_status: GetStatus)(
             request,
@@ -229,11 +231,12 @@ pub unsafe extern "C" fn mpix_info_set_hex(
     let mut text = [0u8; MAX_INFO_VAL + 1];
     let bytes = usize::try_from(bytes).unwrap_or(0).min(MAX_INFO_VAL / 2);
     for (digits, index) in text.chunks_exact_mut(2).zip(0..bytes) {
-        // SAFETY: the program's buffer has this number of bytes.
+        // SAFETY: MPICH makes the program responsible for a buffer with this number of bytes.
         let byte = usize::from(unsafe { value.add(index).read() });
         digits.copy_from_slice(&[byte >> 4, byte & 15].map(|digit| b"0123456789ABCDEF"[digit]));
     }
-    // SAFETY: the program's info object and key, and the thunk of the procedure.
+    // SAFETY: MPICH makes the program responsible for the key; the value is terminated, and the
+    // thunk has this type.
     unsafe { thunk!(PMPI_Info_set: Set)(info, key, text.as_ptr()) }
 }
 
@@ -241,13 +244,13 @@ pub unsafe extern "C" fn mpix_info_set_hex(
 macro_rules! members {
     ($($get:ident $set:ident $offset:expr;)*) => { $(
         pub unsafe extern "C" fn $get(status: *const u8, value: *mut c_int) -> c_int {
-            // SAFETY: the program's status and pointer.
+            // SAFETY: MPI makes the program responsible for the status and the pointer.
             unsafe { value.write(status.add($offset).cast::<c_int>().read()) };
             SUCCESS
         }
 
         pub unsafe extern "C" fn $set(status: *mut u8, value: c_int) -> c_int {
-            // SAFETY: the program's status.
+            // SAFETY: MPI makes the program responsible for the status.
             unsafe { status.add($offset).cast::<c_int>().write(value) };
             SUCCESS
         }

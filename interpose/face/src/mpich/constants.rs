@@ -3,14 +3,16 @@
 
 use core::ffi::{c_int, c_void};
 
-/// Pointer constants of the program, with Open MPI's values, which the runtime uses.
+/// Constant of the program, with Open MPI's value, which the runtime uses.
 #[unsafe(no_mangle)]
 pub static MPI_UNWEIGHTED: usize = 2;
+/// Constant of the program, with Open MPI's value, which the runtime uses.
 #[unsafe(no_mangle)]
 pub static MPI_WEIGHTS_EMPTY: usize = 3;
-/// Values of these constants in MPICH's bindings for Fortran 2008.
+/// Value of [`MPI_UNWEIGHTED`] in MPICH's bindings for Fortran 2008.
 #[unsafe(no_mangle)]
 pub static MPIR_C_MPI_UNWEIGHTED: usize = MPI_UNWEIGHTED;
+/// Value of [`MPI_WEIGHTS_EMPTY`] in MPICH's bindings for Fortran 2008.
 #[unsafe(no_mangle)]
 pub static MPIR_C_MPI_WEIGHTS_EMPTY: usize = MPI_WEIGHTS_EMPTY;
 #[unsafe(no_mangle)]

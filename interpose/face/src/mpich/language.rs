@@ -1,4 +1,4 @@
-//! Functions of the C library that MPICH's Fortran and C++ bindings call under non-MPI names.
+//! Functions of libmpi without MPI names, which MPICH's bindings for Fortran and C++ call.
 //!
 //! The bindings are `libmpichfort` and the former bindings for C++. In Fortran, attributes are
 //! integers of the size of an address (MPI 4.1, 7.7 and 19.3.7). MPICH passes the type of integer
@@ -23,14 +23,16 @@ const INT: c_int = 3;
 
 /// Value of the two upper bits of predefined keys.
 ///
-/// The values of predefined attributes are addresses of an int, except for the next two keys.
+/// The values of predefined attributes are addresses of an int, except for [`WIN_BASE`] and
+/// [`WIN_SIZE`].
 const PREDEFINED: c_int = 1;
 const WIN_BASE: c_int = 0x6600_0001;
 const WIN_SIZE: c_int = 0x6600_0003;
 
 /// Returns the key with which C procedures access an attribute of this kind.
 ///
-/// For integers, the offset tells the runtime that the value is a Fortran integer.
+/// An offset in the key marks the value as a Fortran integer for the runtime. The real library,
+/// which an unprotected program calls, receives the key without the offset.
 fn key_of_kind(key: c_int, kind: c_int) -> c_int {
     let is_unmarked = kind == POINTER || key >> 30 == PREDEFINED || passes_through();
     if is_unmarked {
@@ -59,8 +61,8 @@ unsafe fn get(
         true => key - 1 + (key & 1),
         false => key,
     };
-    // SAFETY: the caller guarantees that `value` has space for the requested attribute; a
-    // predefined attribute is the address of its value.
+    // SAFETY: the caller guarantees that `value` has space for the requested attribute. The value
+    // of a predefined attribute other than `WIN_BASE` is the address of an integer.
     unsafe {
         let rc = real(object, key_of_kind(key, kind), &mut attribute, flag);
         if rc != 0 || flag.read() == 0 {
@@ -92,7 +94,7 @@ macro_rules! attributes {
             flag: *mut c_int,
             kind: c_int,
         ) -> c_int {
-            // SAFETY: the bindings' arguments, and the thunk of the procedure.
+            // SAFETY: MPICH's bindings pass valid arguments; the thunk has this type.
             unsafe { get(thunk!($real_get: Get), object, key, value, flag, kind) }
         }
 
@@ -100,7 +102,7 @@ macro_rules! attributes {
         pub unsafe extern "C" fn $set(
             object: c_int, key: c_int, value: isize, kind: c_int
         ) -> c_int {
-            // SAFETY: the bindings' arguments, and the thunk of the procedure.
+            // SAFETY: MPICH's bindings pass valid arguments; the thunk has this type.
             unsafe { thunk!($real_set: Set)(object, key_of_kind(key, kind), value) }
         }
     )* };
@@ -113,6 +115,9 @@ attributes! {
 }
 
 /// Makes a call of the runtime, like a thunk.
+///
+/// # Safety
+/// The slot must be that of a function with at most these three arguments.
 #[unsafe(naked)]
 unsafe extern "C" fn call_runtime(first: usize, second: usize, third: usize, slot: usize) {
     core::arch::naked_asm!("mov eax, ecx", "jmp qword ptr [rip + {entry}]", entry = sym ENTRY)
@@ -132,7 +137,7 @@ fn refuse_unprotected(name: &str) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPII_Keyval_set_proxy(key: c_int, copy: usize, delete: usize) {
     refuse_unprotected("MPII_Keyval_set_proxy");
-    // SAFETY: the slot has these arguments.
+    // SAFETY: the slot's function has these arguments.
     unsafe {
         call_runtime(
             key as u32 as usize,
@@ -147,7 +152,7 @@ pub unsafe extern "C" fn MPII_Keyval_set_proxy(key: c_int, copy: usize, delete: 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPII_Grequest_set_lang_f77(request: c_int) {
     refuse_unprotected("MPII_Grequest_set_lang_f77");
-    // SAFETY: the slot has this argument.
+    // SAFETY: the slot's function has the first of these arguments, and ignores the others.
     unsafe {
         call_runtime(
             request as u32 as usize,

@@ -10,7 +10,7 @@ use crate::messages::print;
 use core::ffi::c_int;
 use understudy_catalogue::message;
 
-/// Returns the thunk of a procedure, as a function of this type.
+/// Returns the thunk of a procedure, as a function of the given type.
 macro_rules! thunk {
     ($name:ident: $type:ty) => {
         core::mem::transmute::<unsafe extern "C" fn(), $type>(
@@ -43,7 +43,7 @@ pub fn too_large(name: &str, subject: ErrorSubject) -> c_int {
 /// Calls the object's error handler for an error of this class.
 #[cold]
 pub fn fail(subject: ErrorSubject, class: c_int) -> c_int {
-    // SAFETY: thunks of these procedures, and the program's handle.
+    // SAFETY: the thunks have this type, and their procedures check the handle.
     unsafe {
         match subject {
             ErrorSubject::Comm(comm) => {
@@ -68,12 +68,14 @@ pub struct Elements {
     /// Number of elements of [`Elements::datatype`].
     pub count: c_int,
     pub datatype: usize,
-    /// True if this type has created the datatype.
+    /// True if [`Elements::new`] has created the datatype.
     is_created: bool,
 }
 
 impl Elements {
-    /// Creates a datatype if `count` exceeds an int; `None` if the creation fails.
+    /// Creates a datatype if `count` exceeds an int.
+    ///
+    /// `None` if `count` is too small for an int, or if the creation fails.
     pub unsafe fn new(count: i64, datatype: usize) -> Option<Elements> {
         type Contiguous = unsafe extern "C" fn(i64, usize, *mut usize) -> c_int;
         if let Ok(count) = c_int::try_from(count) {
@@ -85,7 +87,8 @@ impl Elements {
         }
         // If handles are integers, the procedures write only the lower half.
         let mut contiguous = 0;
-        // SAFETY: thunks of these procedures, the program's handle, and local variables.
+        // SAFETY: the thunks have these types. Their procedures check the handle, and write to a
+        // local variable.
         let has_failed = count < 0
             || unsafe {
                 thunk!(PMPI_Type_contiguous_c: Contiguous)(count, datatype, &mut contiguous) != 0
@@ -103,7 +106,7 @@ impl Drop for Elements {
     /// Frees the datatype; pending operations complete normally (MPI 4.1, 5.1.9).
     fn drop(&mut self) {
         if self.is_created {
-            // SAFETY: the thunk of the procedure, and a handle that this type has created.
+            // SAFETY: the thunk has this type; `new` has created the datatype, which is freed once.
             unsafe { thunk!(PMPI_Type_free: DatatypeProcedure)(&mut self.datatype) };
         }
     }
@@ -130,10 +133,10 @@ impl NarrowOutput {
         }
     }
 
-    /// Stores the int that the procedure has written in the program's variable.
+    /// Stores the procedure's int in the program's variable, if the procedure has succeeded.
     pub unsafe fn store_widened(self, rc: c_int) {
         if rc == 0 && !self.wide.is_null() {
-            // SAFETY: the pointer is the program's.
+            // SAFETY: MPI makes the program responsible for the pointer.
             unsafe { self.wide.write(i64::from(self.narrow)) };
         }
     }

@@ -70,7 +70,7 @@ impl ArenaFiles {
         Ok(files)
     }
 
-    /// Returns the memory of all pages to the kernel; afterwards they read as zeros.
+    /// Returns the memory of all pages to the kernel; afterwards the pages read as zeros.
     ///
     /// # Errors
     /// Errors of fallocate(2).
@@ -112,7 +112,7 @@ impl IndexHeader {
     /// keeps the memory of the files when a process dies.
     ///
     /// # Panics
-    /// If the bytes do not fit.
+    /// Panics if the bytes do not fit.
     pub fn write(&mut self, bytes: &[u8], at: u64) {
         assert!(
             at + bytes.len() as u64 <= SUMS_OFFSET,
@@ -303,7 +303,7 @@ impl Arena {
         Ok(())
     }
 
-    /// Makes the memory of open, unused slots present.
+    /// Makes the memory of open, free slots present.
     pub fn populate(&self, extent: Extent) -> Result<(), StoreError> {
         let bytes = extent.len as usize * PAGE_SIZE;
         let start = self.ptr(extent.first);
@@ -325,16 +325,17 @@ impl Arena {
         Ok(())
     }
 
-    /// Returns the memory of open, unused slots to the kernel.
+    /// Returns the memory of slots to the kernel; afterwards the slots read as zeros.
     ///
-    /// Punches a hole in an arena that is a file (madvise(2)).
+    /// The slots are open, or belong to an arena in files, in which the call punches a hole
+    /// (madvise(2)).
     pub fn dont_need(&self, first: Slot, pages: u64) -> Result<(), StoreError> {
         let bytes = pages as usize * PAGE_SIZE;
         let advice = match self.sums {
             SlotSums::Mapped(_) => libc::MADV_REMOVE,
             SlotSums::Own(_) => libc::MADV_DONTNEED,
         };
-        // SAFETY: the content of these slots is not needed any more.
+        // SAFETY: the callers pass slots whose content is not needed any more.
         let rc = unsafe { libc::madvise(self.ptr(first).cast(), bytes, advice) };
         if rc != 0 {
             let source = io::Error::last_os_error();

@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 #[derive(Debug)]
 pub struct PageStore {
     arena: Arena,
-    /// End of the slots that have ever been allocated; the free list lies below.
+    /// End of the highest slot that is not free; the free list lies below.
     top: u64,
     /// Number of used slots.
     live: u64,
@@ -71,7 +71,9 @@ impl PageStore {
         store.peak = store.top;
         // Slots from `top` on may have memory of the earlier process, and are not in use.
         let unused = store.arena.capacity - store.top;
-        store.arena.dont_need(Slot(store.top), unused)?;
+        if unused > 0 {
+            store.arena.dont_need(Slot(store.top), unused)?;
+        }
         Ok(store)
     }
 
@@ -156,7 +158,8 @@ impl PageStore {
     /// Allocates `n` slots in one extent.
     ///
     /// # Errors
-    /// [`StoreError::Full`] if no free extent is long enough.
+    /// [`StoreError::Full`] if no free extent is long enough and the arena cannot grow enough, or
+    /// [`StoreError::Grow`].
     pub fn alloc_contiguous(&mut self, n: u64) -> Result<Extent, StoreError> {
         let extent = match self.best_fit(n) {
             Some(extent) => extent,
@@ -216,7 +219,7 @@ impl PageStore {
         }
     }
 
-    /// Adds one reference to these allocated slots, for which [`PageStore::release`] is called.
+    /// Adds one reference to these allocated slots, which a further [`PageStore::release`] drops.
     pub fn share(&mut self, extents: impl IntoIterator<Item = Extent>) {
         extents
             .into_iter()
@@ -229,6 +232,8 @@ impl PageStore {
     }
 
     /// Keeps these allocated slots unchanged until [`PageStore::unpin`], even if they are released.
+    ///
+    /// Earlier pins end.
     pub fn pin(&mut self, extents: impl IntoIterator<Item = Extent>) {
         self.unpin();
         self.pins = Pins::new(extents);

@@ -9,7 +9,10 @@ use understudy_formats::pages::Tracking;
 
 const SHARED: i32 = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
 
-/// Commits two epochs of `prepare`d memory, applies `change`, and restores the second epoch.
+/// Asserts that rollbacks undo `change` on memory that `prepare` has set up.
+///
+/// The memory is committed twice, changed and rolled back twice. The changed memory is then
+/// committed, changed again and rolled back.
 fn cycle(prepare: impl Fn(&TestProgram), change: impl Fn(&TestProgram)) {
     with_each(|choice| {
         let user = TestProgram::new();
@@ -48,7 +51,7 @@ fn writes() {
     );
 }
 
-/// Omitted pages are in no image while omitted, and zero after a rollback.
+/// Pages are omitted; they are in no image meanwhile, and zero after a rollback.
 #[test]
 fn pages_that_are_left_out() {
     with_each(|choice| {
@@ -73,10 +76,9 @@ fn pages_that_are_left_out() {
     });
 }
 
-/// Elided pages use no slot and are restored only where they have changed.
+/// Pages are elided; they use no slot, and a rollback does not restore them.
 ///
-/// Pages that have the right content at a rollback are not restored. Where the content is needed,
-/// the restore reports it as absent.
+/// A rollback that needs the content of an elided page reports the page as absent.
 #[test]
 fn pages_that_are_given_up() {
     with_each(|choice| {
@@ -123,7 +125,9 @@ fn pages_that_are_given_up() {
     });
 }
 
-/// Writes that the kernel does not report are found in exposed pages only.
+/// The kernel does not report writes; the scanning tracker finds them in exposed pages only.
+///
+/// The comparing tracker finds all of them.
 #[test]
 fn exposed_pages() {
     with_each(|choice| {
@@ -355,7 +359,7 @@ fn an_abandoned_delta_is_in_the_next_one_and_in_a_rollback() {
     });
 }
 
-/// The scan of a capture also write-protects omitted pages.
+/// A capture with omitted pages, which it write-protects, is abandoned; a rollback restores them.
 #[test]
 fn what_an_abandoned_delta_left_out_is_put_back() {
     with_each(|choice| {
@@ -419,6 +423,7 @@ fn excluded_ranges_are_left_alone() {
     });
 }
 
+/// Automatic selection always returns a tracker, and prints why it is a fallback.
 #[test]
 fn comparing_is_the_fallback_only_of_auto() {
     let auto = crate::track::Tracker::select(Tracking::Auto).unwrap();
@@ -439,7 +444,9 @@ fn a_lost_image_is_captured_whole_although_nothing_was_written() {
     });
 }
 
-/// Pages that vanish with their page tables leave no entry that reports their removal.
+/// Pages vanish with their page tables; a capture still drops them from the image.
+///
+/// No entry of a page table reports their removal.
 #[test]
 fn pages_that_vanish_with_their_tables() {
     const TABLE: u64 = 512;
@@ -451,7 +458,8 @@ fn pages_that_vanish_with_their_tables() {
             user.fill(0, 4 * TABLE, 1 + round);
             rank.commit(&user);
             rank.commit(&user);
-            // The pages are dropped, mapped anew, and dropped with the exception of one page.
+            // The pages of the first table are dropped, those of the next two mapped anew, those of
+            // the last dropped and one of them written.
             assert!(user.advise(0, TABLE, libc::MADV_DONTNEED));
             user.map(TABLE, 2 * TABLE, RW);
             assert!(user.advise(3 * TABLE, TABLE, libc::MADV_DONTNEED));

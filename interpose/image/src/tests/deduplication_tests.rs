@@ -40,8 +40,8 @@ fn pages(list: &[(u64, u64)]) -> Vec<PageRun> {
         .collect()
 }
 
-fn wanted(of: &[SlotRun], store: &PageStore) -> PageQuery {
-    PageQuery::new(of, store.identities(of), store)
+fn query_for(runs: &[SlotRun], store: &PageStore) -> PageQuery {
+    PageQuery::new(runs, store.identities(runs), store)
 }
 
 const WORKER_PAGES: &[(u64, u8)] = &[
@@ -53,7 +53,7 @@ const WORKER_PAGES: &[(u64, u8)] = &[
     (21, 6),
     (30, 7),
 ];
-/// Pages 10, 12, 13, 20 and 30 are equal.
+/// Pages of the buddy, of which 10, 12, 13, 20 and 30 equal the worker's.
 const BUDDY_PAGES: &[(u64, u8)] = &[
     (9, 1),
     (10, 1),
@@ -68,29 +68,29 @@ const BUDDY_PAGES: &[(u64, u8)] = &[
 
 #[test]
 fn pages_of_the_same_number_and_content_are_found() {
-    let (mut theirs, mut mine) = (new_store(1 << 14), new_store(1 << 14));
-    let copy = fill(WORKER_PAGES, &mut theirs);
-    let own = image(BUDDY_PAGES, &mut mine);
-    let wanted = PageQuery::decode(&wanted(&copy, &theirs).encode()).unwrap();
-    let held = wanted.find_in(&own, &mine);
+    let (mut worker_store, mut buddy_store) = (new_store(1 << 14), new_store(1 << 14));
+    let copy = fill(WORKER_PAGES, &mut worker_store);
+    let own = image(BUDDY_PAGES, &mut buddy_store);
+    let query = PageQuery::decode(&query_for(&copy, &worker_store).encode()).unwrap();
+    let found = query.find_in(&own, &buddy_store);
     let same = pages(&[(10, 11), (12, 14), (20, 21), (30, 31)]);
     assert_eq!(
-        decode_answer(wanted.pages(), &wanted.encode_answer(&held)),
+        decode_answer(query.pages(), &query.encode_answer(&found)),
         same
     );
-    assert_eq!(held, own.slots_of(&same));
-    // A page that was damaged after the capture is not equal, although its checksum is.
+    assert_eq!(found, own.slots_of(&same));
+    // A page that was damaged after the capture is not equal, although its stored checksum is.
     let damaged = own.slots_of(&pages(&[(12, 13)]))[0].slot;
-    // SAFETY: an allocated slot.
-    unsafe { *mine.ptr(damaged) ^= 1 };
-    let held = wanted.find_in(&own, &mine);
+    // SAFETY: a byte of an allocated slot, to which no reference exists.
+    unsafe { *buddy_store.ptr(damaged) ^= 1 };
+    let found = query.find_in(&own, &buddy_store);
     assert_eq!(
-        decode_answer(wanted.pages(), &wanted.encode_answer(&held)),
+        decode_answer(query.pages(), &query.encode_answer(&found)),
         pages(&[(10, 11), (13, 14), (20, 21), (30, 31)])
     );
-    let nothing = wanted.find_in(&Image::new(), &mine);
+    let nothing = query.find_in(&Image::new(), &buddy_store);
     assert_eq!(
-        decode_answer(wanted.pages(), &wanted.encode_answer(&nothing)),
+        decode_answer(query.pages(), &query.encode_answer(&nothing)),
         []
     );
 }
@@ -99,7 +99,7 @@ fn pages_of_the_same_number_and_content_are_found() {
 fn a_question_that_does_not_add_up_is_refused() {
     let mut store = new_store(1 << 14);
     let runs = fill(WORKER_PAGES, &mut store);
-    let mut bytes = wanted(&runs, &store).encode();
+    let mut bytes = query_for(&runs, &store).encode();
     let short = PageQuery::new(&runs, vec![0; 3], &store).encode();
     assert!(PageQuery::decode(&short).is_err());
     bytes.push(0);
@@ -128,51 +128,54 @@ fn a_sample_is_spread_over_all_pages() {
 
 #[test]
 fn what_the_receiver_has_is_not_sent_and_lives_as_long_as_the_copy() {
-    let (mut theirs, mut mine) = (new_store(1 << 14), new_store(1 << 14));
+    let (mut worker_store, mut buddy_store) = (new_store(1 << 14), new_store(1 << 14));
     let delta = |runs| Delta {
         base: Epoch(0),
         epoch: Epoch(1),
         runs,
         dropped: Vec::new(),
     };
-    let captured = delta(fill(WORKER_PAGES, &mut theirs));
-    let mut own = image(BUDDY_PAGES, &mut mine);
-    let wanted = wanted(captured.runs(), &theirs);
-    let held = wanted.find_in(&own, &mine);
-    let yours = decode_answer(wanted.pages(), &wanted.encode_answer(&held));
-    let outgoing = captured.outgoing(yours, &theirs, options());
+    let captured = delta(fill(WORKER_PAGES, &mut worker_store));
+    let mut own = image(BUDDY_PAGES, &mut buddy_store);
+    let query = query_for(captured.runs(), &worker_store);
+    let found = query.find_in(&own, &buddy_store);
+    let kept_pages = decode_answer(query.pages(), &query.encode_answer(&found));
+    let outgoing = captured.outgoing(kept_pages, &worker_store, options());
     assert_eq!(outgoing.header.page_count(), 2);
     let header = || Header::decode(&outgoing.header.encode()).unwrap();
-    assert!(Incoming::allocate(header(), Vec::new(), &mut mine).is_err());
-    assert!(Incoming::allocate(header(), held[1..].to_vec(), &mut mine).is_err());
+    assert!(Incoming::allocate(header(), Vec::new(), &mut buddy_store).is_err());
+    assert!(Incoming::allocate(header(), found[1..].to_vec(), &mut buddy_store).is_err());
 
-    let before = mine.live();
+    let before = buddy_store.live();
     for is_kept in [false, true] {
-        mine.share(held.iter().map(|run| run.extent()));
-        let mut incoming = Incoming::allocate(header(), held.clone(), &mut mine).unwrap();
-        assert_eq!(mine.live(), before + 2);
-        transfer(&outgoing, &theirs, &mut incoming);
+        buddy_store.share(found.iter().map(|run| run.extent()));
+        let mut incoming = Incoming::allocate(header(), found.clone(), &mut buddy_store).unwrap();
+        assert_eq!(buddy_store.live(), before + 2);
+        transfer(&outgoing, &worker_store, &mut incoming);
         if !is_kept {
-            incoming.cancel(&mut mine);
-            assert_eq!(mine.live(), before);
+            incoming.cancel(&mut buddy_store);
+            assert_eq!(buddy_store.live(), before);
             continue;
         }
         let mut copy = Image::new();
-        copy.apply(incoming.into_delta(&mut mine).unwrap(), &mut mine)
-            .unwrap();
+        copy.apply(
+            incoming.into_delta(&mut buddy_store).unwrap(),
+            &mut buddy_store,
+        )
+        .unwrap();
         let mut image = Image::new();
         image
-            .apply(delta(captured.runs().to_vec()), &mut theirs)
+            .apply(delta(captured.runs().to_vec()), &mut worker_store)
             .unwrap();
-        assert_same_image(&image, &theirs, &copy, &mine);
-        assert_eq!(mine.first_damaged(copy.runs()), None);
-        // The own image is cleared; the copy keeps the shared slots.
-        own.clear(&mut mine);
-        assert_eq!(mine.live(), copy.page_count());
-        mine.alloc(1000).unwrap();
-        assert_same_image(&image, &theirs, &copy, &mine);
-        copy.clear(&mut mine);
-        assert_eq!(mine.live(), 1000);
+        assert_same_image(&image, &worker_store, &copy, &buddy_store);
+        assert_eq!(buddy_store.first_damaged(copy.runs()), None);
+        // The buddy's own image is cleared; the replica keeps the shared slots.
+        own.clear(&mut buddy_store);
+        assert_eq!(buddy_store.live(), copy.page_count());
+        buddy_store.alloc(1000).unwrap();
+        assert_same_image(&image, &worker_store, &copy, &buddy_store);
+        copy.clear(&mut buddy_store);
+        assert_eq!(buddy_store.live(), 1000);
     }
 }
 

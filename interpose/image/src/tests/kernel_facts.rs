@@ -94,7 +94,7 @@ fn one_walk_reports_and_protects() {
     assert_eq!(p.state(5), 0, "a page that never existed got a marker");
     let (mut out, range) = (Vec::new(), p.range(8, 8));
     p.pagemap.scan_and_protect(range, want, &mut out).unwrap();
-    assert!(out.is_empty(), "what is not registered is passed over");
+    assert!(out.is_empty(), "unregistered pages are skipped");
     assert_ne!(p.state(8) & cat::WRITTEN, 0);
 }
 
@@ -114,7 +114,7 @@ fn a_write_by_the_kernel_counts() {
     p.user.fill(0, 2, 1);
     p.arm(0, 2);
     let file = TempFile::new("source", 1, 9);
-    // SAFETY: reads into a page of the test's window.
+    // SAFETY: a mapped, writable page of the test's window, to which no other reference exists.
     #[allow(unsafe_code)]
     let into = unsafe { std::slice::from_raw_parts_mut(p.user.addr(1) as *mut u8, 4096) };
     std::io::Read::read_exact(&mut file.open(), into).unwrap();
@@ -163,7 +163,7 @@ fn a_dropped_page_of_a_private_file_leaves_a_marker() {
     assert_ne!(
         p.state(1) & cat::FILE,
         0,
-        "and is the file's page after a look"
+        "is the file's page after it was read in"
     );
 }
 
@@ -223,7 +223,7 @@ fn protection_survives_a_change_of_access_rights_and_not_a_move() {
     p.user.protect(0, 4, RW);
     assert_eq!(p.state(1) & (cat::PRESENT | cat::WRITTEN), cat::PRESENT);
     let to = p.user.addr(16) as *mut libc::c_void;
-    // SAFETY: moves a page inside of the test's window.
+    // SAFETY: mremap(2) moves a page inside of the test's window, to which no reference exists.
     #[allow(unsafe_code)]
     let at = unsafe {
         let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;

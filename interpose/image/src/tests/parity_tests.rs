@@ -40,7 +40,8 @@ fn content<'a>(image: &'a Image, store: &'a PageStore) -> BTreeMap<u64, &'a [u8]
     let mut all = BTreeMap::new();
     for (PageIndex(first), pages, at) in image.extents(store) {
         for index in 0..pages {
-            // SAFETY: an allocated slot.
+            // SAFETY: an image refers to allocated slots, which are not written while the store is
+            // borrowed.
             let page = unsafe {
                 std::slice::from_raw_parts(at.add(index as usize * PAGE_SIZE), PAGE_SIZE)
             };
@@ -74,7 +75,7 @@ impl Group {
             .iter()
             .flat_map(|run| run.start.0..run.end())
             .collect();
-        // Page numbers that members have in common for the most part.
+        // Most page numbers are common to several members.
         let changed = (0..random.below(60)).map(|_| 1000 + member as u64 + random.below(150));
         let changed = page_list(changed.collect::<Vec<_>>());
         let dropped = known.into_iter().filter(|_| random.below(6) == 0);
@@ -89,7 +90,7 @@ impl Group {
             // Pages of zeros are stored like other pages.
             let value = random.below(4) * (1 + random.below(u64::from(u32::MAX)));
             (0..PAGE_SIZE / 8).for_each(|word| {
-                // SAFETY: an allocated slot.
+                // SAFETY: the slot has just been allocated, and `word` lies in its page.
                 unsafe { at.add(word).write(value.wrapping_mul(word as u64 | 1)) };
             });
         }
@@ -133,8 +134,8 @@ impl Group {
                 &mut self.store,
             )
             .unwrap();
-            let is_something = combine.execute();
-            drop_zero_pages(&mut folded, &is_something, &mut self.store);
+            let is_nonzero = combine.execute();
+            drop_zero_pages(&mut folded, &is_nonzero, &mut self.store);
             member.parity.apply(folded, &mut self.store).unwrap();
             member.own.apply(delta, &mut self.store).unwrap();
             let used = received.into_iter().flatten();
@@ -142,6 +143,7 @@ impl Group {
         }
     }
 
+    /// Asserts that a member's pages can be computed from the contributions of the others.
     fn assert_can_lose(&mut self, lost: usize) {
         let (count, layers) = (self.members.len(), self.layers());
         let (epoch, pages) = (
@@ -151,14 +153,14 @@ impl Group {
         let mut copy = zero_image(epoch, &pages, &mut self.store).unwrap();
         for layer in 0..layers {
             let member = self.parity_member(lost, layer);
-            let common = |mine| {
-                (0..layers).find(|&theirs| {
-                    self.parity_member(lost, theirs) == self.parity_member(member, mine)
+            let common = |own_layer| {
+                (0..layers).find(|&lost_layer| {
+                    self.parity_member(lost, lost_layer) == self.parity_member(member, own_layer)
                 })
             };
             let common: Vec<Option<usize>> = (0..layers).map(common).collect();
-            let of = &self.members[member];
-            let mut piece = contribution(&of.own, &of.parity, layer, &common);
+            let survivor = &self.members[member];
+            let mut piece = contribution(&survivor.own, &survivor.parity, layer, &common);
             piece.sort_unstable_by_key(|run| run.pages);
             accumulate(copy.runs(), &piece, &self.store);
         }
@@ -181,8 +183,8 @@ impl Group {
         let mut combine = XorPlan::default();
         let mut made =
             fold_changes(&Image::new(), &all, Epoch(1), &mut combine, &mut self.store).unwrap();
-        let is_something = combine.execute();
-        drop_zero_pages(&mut made, &is_something, &mut self.store);
+        let is_nonzero = combine.execute();
+        drop_zero_pages(&mut made, &is_nonzero, &mut self.store);
         let mut parity = Image::new();
         parity.apply(made, &mut self.store).unwrap();
         let kept = &self.members[lost].parity;
@@ -210,7 +212,7 @@ fn any_member_can_be_rebuilt_from_the_others() {
                 .iter()
                 .flat_map(|member| [&member.own, &member.parity]);
             let live: u64 = images.map(Image::page_count).sum();
-            assert_eq!(group.store.live(), live, "nothing else keeps its room");
+            assert_eq!(group.store.live(), live, "no other slot is in use");
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::track::Tracker;
 use crate::vmas::{ExcludedRanges, Owner};
 use understudy_formats::pages::Tracking;
 
-/// Runs `body` in a forked child and fails if the child does not exit normally.
+/// Runs `body` in a forked child; panics unless the child exits with status 0.
 fn in_child(body: impl FnOnce() + std::panic::UnwindSafe) {
     // No thread of another test may own the lock of the mapping list at the fork: in the child that
     // lock would never be released. SAFETY: the child only runs `body` and leaves by `_exit`.
@@ -74,7 +74,7 @@ fn a_child_with_other_memory_takes_the_image_over() {
     });
 }
 
-/// Loads enough pages for two threads, in pieces with arbitrary borders.
+/// Two threads load a long image; all pages are restored, or damage is reported.
 #[test]
 fn a_long_image_is_loaded_whole_or_found_damaged() {
     with_each(|choice| {
@@ -139,9 +139,10 @@ fn a_long_image_is_loaded_whole_or_found_damaged() {
     });
 }
 
-/// Restores the break and the memory below, in a child.
+/// The program break has moved since the checkpoint; a restore moves it back.
 ///
-/// The child's heap starts where the test's own heap ends.
+/// The memory below the break is also restored. The heap is that of a child, from the end of the
+/// test's own heap on.
 #[test]
 fn the_brk_heap_is_restored_with_its_end() {
     in_child(|| {

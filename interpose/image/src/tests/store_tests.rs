@@ -13,7 +13,7 @@ fn slots(extents: &[Extent]) -> impl Iterator<Item = u64> + '_ {
 fn stamp(store: &PageStore, extents: &[Extent], value: u64) {
     for slot in slots(extents) {
         let at = store.ptr(crate::store::Slot(slot)).cast::<u64>();
-        // SAFETY: an allocated slot.
+        // SAFETY: the callers pass allocated slots.
         unsafe { at.write(value ^ slot) };
     }
 }
@@ -21,7 +21,7 @@ fn stamp(store: &PageStore, extents: &[Extent], value: u64) {
 fn check(store: &PageStore, extents: &[Extent], value: u64) {
     for slot in slots(extents) {
         let at = store.ptr(crate::store::Slot(slot)).cast::<u64>();
-        // SAFETY: an allocated slot.
+        // SAFETY: the callers pass allocated slots.
         assert_eq!(unsafe { at.read() }, value ^ slot);
     }
 }
@@ -68,7 +68,7 @@ fn allocate_at_random(mut store: PageStore) {
         check(&store, extents, *value);
         assert!(
             slots(extents).all(|slot| all.insert(slot)),
-            "slot handed out twice"
+            "slot allocated twice"
         );
     }
     for (extents, _) in taken {
@@ -77,7 +77,7 @@ fn allocate_at_random(mut store: PageStore) {
     assert_eq!(
         (store.live(), store.free_slots()),
         (0, 0),
-        "everything is joined again"
+        "no slot is used, and all free slots are joined"
     );
 }
 
@@ -98,11 +98,7 @@ fn one_extent_is_preferred_and_fragments_serve_when_there_is_no_room() {
     ));
     let before = store.live();
     assert!(store.alloc_extents(&[1024, 1024, 1025]).is_err());
-    assert_eq!(
-        store.live(),
-        before,
-        "a failed allocation leaves nothing behind"
-    );
+    assert_eq!(store.live(), before, "a failed allocation uses no slots");
     assert_eq!(store.alloc_extents(&[1024, 512, 512]).unwrap().len(), 3);
 }
 
@@ -150,6 +146,20 @@ fn pages_in_files_outlive_their_store() {
     store.give_back(0).unwrap();
     check(&store, &used, 7);
     check(&store, &new, 8);
+}
+
+/// All slots are in use; another store opens the files and keeps the content.
+#[test]
+fn a_full_store_in_files_is_opened_again() {
+    const SLOTS: u64 = 1 << 14;
+    let files = ArenaFiles::new().unwrap();
+    let mut store = store_in(files.clone(), SLOTS, &[]);
+    let used = store.alloc(SLOTS).unwrap();
+    stamp(&store, &used, 7);
+    drop(store);
+    let store = store_in(files, SLOTS, &used);
+    assert_eq!((store.live(), store.free_slots()), (SLOTS, 0));
+    check(&store, &used, 7);
 }
 
 #[test]

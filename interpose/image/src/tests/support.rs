@@ -111,7 +111,7 @@ impl TestProgram {
         unsafe { ((self.addr(page) + 7) as *const u8).read_volatile() }
     }
 
-    /// Reads the layout and all bytes, by means that the tested code does not use.
+    /// Reads the layout, and all bytes through `/proc/self/mem`, which captures do not use.
     pub fn snapshot(&self) -> Snapshot {
         let layout = self.layout();
         let memory = File::open("/proc/self/mem").unwrap();
@@ -144,8 +144,8 @@ pub struct Snapshot {
 impl Snapshot {
     /// Returns access rights and backing of every mapped page.
     ///
-    /// Device and inode of shared memory are omitted, because a segment that was mapped again has
-    /// another inode.
+    /// All shared mappings count as equal, because a segment that was mapped again has another
+    /// inode.
     fn mappings(&self) -> Vec<(u64, Prot, Backing)> {
         let mut all = Vec::new();
         for area in self.layout.areas() {
@@ -290,7 +290,7 @@ pub fn with_each(body: impl Fn(Tracking)) {
     for choice in BOTH {
         match Tracker::select(choice) {
             Ok(_) => body(choice),
-            Err(why) => eprintln!("{choice:?} is not to be had here: {why}"),
+            Err(why) => eprintln!("{choice:?} is not available: {why}"),
         }
     }
 }

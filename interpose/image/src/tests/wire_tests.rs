@@ -20,7 +20,7 @@ pub fn transfer(from: &Outgoing, store: &PageStore, into: &mut Incoming) {
     assert_eq!(from.chunks.len(), into.chunks().len());
     for (from, into) in from.chunks.iter().zip(into.chunks()) {
         assert_eq!(from.len, into.len);
-        // SAFETY: allocated slots of two different stores.
+        // SAFETY: both chunks have this length, in allocated slots of two different stores.
         unsafe { into.ptr.copy_from_nonoverlapping(from.ptr, from.len) };
     }
 }
@@ -46,7 +46,8 @@ pub fn assert_same_image(a: &Image, from: &PageStore, b: &Image, to: &PageStore)
     let bytes = |image: &Image, store: &PageStore| -> Vec<u8> {
         let mut all = Vec::new();
         for (_, pages, at) in image.extents(store) {
-            // SAFETY: allocated slots.
+            // SAFETY: an image refers to allocated slots, which are not written while the store is
+            // borrowed.
             all.extend_from_slice(unsafe {
                 std::slice::from_raw_parts(at, pages as usize * PAGE_SIZE)
             });
@@ -95,7 +96,7 @@ fn damage_and_nonsense_are_refused() {
 
     let mut incoming = Incoming::allocate(outgoing.header.clone(), Vec::new(), &mut to).unwrap();
     transfer(&outgoing, &rank.store, &mut incoming);
-    // SAFETY: an allocated slot.
+    // SAFETY: a byte of an allocated slot, to which no reference exists.
     unsafe { *incoming.chunks()[1].ptr ^= 1 };
     let damaged = incoming.into_delta(&mut to).unwrap();
     let mut pages = outgoing
@@ -122,7 +123,7 @@ fn damage_and_nonsense_are_refused() {
     assert!(Incoming::allocate(header, Vec::new(), &mut to).is_err());
     let bytes = outgoing.header.encode();
     assert!(Header::decode(&bytes[..bytes.len() - 1]).is_err());
-    assert_eq!(to.live(), 0, "nothing refused keeps its room");
+    assert_eq!(to.live(), 0, "refused transfers use no slots");
 
     let copy = send_delta(&delta, &rank.store, &mut to);
     let mut image = Image::new();
