@@ -16,6 +16,11 @@ use crate::PAGE_SIZE;
 use crate::pages::AddrRange;
 use std::collections::BTreeMap;
 
+/// Maximum number of free extents that an allocation prefers to new memory.
+///
+/// Each extent is copied and sent by itself.
+const MAX_FRAGMENTS: usize = 8;
+
 /// An arena of page slots with a coalescing free list.
 #[derive(Debug)]
 pub struct PageStore {
@@ -144,9 +149,6 @@ impl PageStore {
 
     /// Allocates `n` slots, if possible in one extent.
     ///
-    /// The slots are taken from several extents if the arena would otherwise grow far beyond the
-    /// used slots.
-    ///
     /// # Errors
     /// [`StoreError::Full`] or [`StoreError::Grow`]; no slot is allocated then.
     pub fn alloc(&mut self, n: u64) -> Result<Vec<Extent>, StoreError> {
@@ -178,18 +180,17 @@ impl PageStore {
     /// # Errors
     /// Errors of [`PageStore::alloc_contiguous`]. After an error no slot is allocated.
     pub fn alloc_extents(&mut self, lengths: &[u64]) -> Result<Vec<Extent>, StoreError> {
-        let whole = self.plan(lengths.iter().sum())?;
-        let mut out = Vec::with_capacity(lengths.len());
-        if let [whole] = whole[..] {
-            self.allocate_planned(&[whole])?;
-            let mut next = whole.first.0;
-            for &len in lengths {
-                let first = Slot(next);
-                out.push(Extent { first, len });
-                next += len;
-            }
-            return Ok(out);
+        let above = Extent {
+            first: Slot(self.top),
+            len: self.arena.capacity - self.top,
+        };
+        let free = self.plan(lengths.iter().sum())?.into_iter();
+        let free = free.filter(|extent| extent.first.0 < self.top);
+        if let Some(extents) = divide(free.chain([above]), lengths) {
+            self.allocate_planned(&extents)?;
+            return Ok(extents);
         }
+        let mut out = Vec::with_capacity(lengths.len());
         for &len in lengths {
             match self.alloc_contiguous(len) {
                 Ok(extent) => out.push(extent),
@@ -316,11 +317,10 @@ impl PageStore {
 
     /// Selects the slots for an allocation of `n`.
     ///
-    /// Takes, in this order of preference: one free extent that is long enough; one new extent
-    /// above `top`; several free extents, and the rest above `top`. A single extent is best for
-    /// copying and sending. But if the arena would then be more than twice as long as its used
-    /// slots, free extents are preferred to a new one, so that the arena does not grow without
-    /// limit.
+    /// One free extent that is long enough is best for copying and sending. Otherwise the slots are
+    /// taken from at most [`MAX_FRAGMENTS`] long free extents, and the rest above `top`, where the
+    /// first access to each page takes longer than the copy. All free extents are used if the arena
+    /// would otherwise be more than twice as long as its used slots.
     fn plan(&self, n: u64) -> Result<Vec<Extent>, StoreError> {
         if n == 0 {
             return Ok(Vec::new());
@@ -328,39 +328,19 @@ impl PageStore {
         if let Some(extent) = self.best_fit(n) {
             return Ok(vec![extent]);
         }
-        let free = self.free_slots();
-        let is_too_sparse = self.top + n > 2 * (self.live + n) + GROW_STEP;
         let room = self.arena.capacity - self.top;
-        if n <= room && !(is_too_sparse && free >= n) {
-            return Ok(vec![Extent {
-                first: Slot(self.top),
-                len: n,
-            }]);
-        }
-        if n > free + room {
+        if n > self.free_slots() + room {
             return Err(self.full(n));
         }
-        Ok(self.plan_fragments(n))
-    }
-
-    /// Selects the largest fragments that add up to `n` slots, then the space above `top`.
-    fn plan_fragments(&self, n: u64) -> Vec<Extent> {
+        let is_too_sparse = self.top + n > 2 * (self.live + n) + GROW_STEP;
         let mut fragments: Vec<(u64, u64)> = self.free.iter().map(|(&f, &l)| (l, f)).collect();
         fragments.sort_unstable_by(|a, b| b.cmp(a));
-        fragments.push((self.arena.capacity - self.top, self.top));
-        let mut missing = n;
-        let mut out = Vec::new();
-        for (len, first) in fragments {
-            let len = len.min(missing);
-            if len == 0 {
-                break;
-            }
-            let first = Slot(first);
-            out.push(Extent { first, len });
-            missing -= len;
+        if !is_too_sparse && n <= room {
+            fragments.truncate(MAX_FRAGMENTS);
+            fragments.retain(|&(len, _)| len * 2 * MAX_FRAGMENTS as u64 >= n);
         }
-        out.sort_unstable_by_key(|extent| extent.first);
-        out
+        fragments.push((room, self.top));
+        Ok(first_slots(&fragments, n))
     }
 
     /// Returns the first `n` slots of the smallest sufficient free extent.
@@ -422,4 +402,37 @@ impl PageStore {
             self.free.insert(first, end - first);
         }
     }
+}
+
+/// Returns the first `n` slots of extents (length, first slot), sorted by slot.
+fn first_slots(extents: &[(u64, u64)], n: u64) -> Vec<Extent> {
+    let mut missing = n;
+    let mut out = Vec::new();
+    for &(len, first) in extents {
+        let len = len.min(missing);
+        if len > 0 {
+            let first = Slot(first);
+            out.push(Extent { first, len });
+            missing -= len;
+        }
+    }
+    out.sort_unstable_by_key(|extent| extent.first);
+    out
+}
+
+/// Places an extent of each length in `regions`, in order; `None` if they are too short.
+fn divide(mut regions: impl Iterator<Item = Extent>, lengths: &[u64]) -> Option<Vec<Extent>> {
+    let mut region = regions.next()?;
+    let mut place = |len| {
+        while region.len < len {
+            region = regions.next()?;
+        }
+        let first = region.first;
+        region = Extent {
+            first: Slot(first.0 + len),
+            len: region.len - len,
+        };
+        Some(Extent { first, len })
+    };
+    lengths.iter().map(|&len| place(len)).collect()
 }

@@ -123,6 +123,29 @@ fn churn_does_not_let_the_arena_creep() {
     assert!(store.live() + store.free_slots() < 3 * 10_000 + 16384);
 }
 
+/// Deltas of all dynamic pages, each a few pages longer than the one before, are allocated in turn
+/// for the own replica and for another worker's. A delta is released after the next one's commit.
+#[test]
+fn deltas_of_growing_length_do_not_spread_over_the_arena() {
+    let mut store = new_store(1 << 20);
+    let mut deltas = std::collections::VecDeque::new();
+    let mut most_used = 0;
+    for epoch in 0..100 {
+        deltas.push_back(store.alloc(4096 + 3 * epoch).unwrap());
+        let chunks: Vec<u64> = (0..16).map(|_| 256 + epoch / 2).collect();
+        deltas.push_back(store.alloc_extents(&chunks).unwrap());
+        most_used = most_used.max(store.live());
+        while deltas.len() > 2 {
+            store.release(deltas.pop_front().unwrap());
+        }
+    }
+    let arena = store.live() + store.free_slots();
+    assert!(
+        arena <= most_used * 21 / 20,
+        "{arena} slots for {most_used}"
+    );
+}
+
 #[test]
 fn pages_in_files_outlive_their_store() {
     let files = ArenaFiles::new().unwrap();
