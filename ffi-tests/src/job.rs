@@ -137,8 +137,8 @@ impl Job {
         let name = "UNDERSTUDY_FAULT";
         let before = self.variables.iter().find(|(other, _)| other == name);
         let all = match before {
-            Some((_, before)) => format!("{before}; {fault}"),
-            None => fault.to_owned(),
+            Some((_, before)) if !before.is_empty() => format!("{before}; {fault}"),
+            _ => fault.to_owned(),
         };
         self.set_env(name, &all);
     }

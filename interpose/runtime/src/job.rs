@@ -27,7 +27,7 @@ use understudy_settings::{Config, Scheme};
 /// Consequence of a failed collective of the end, for the user.
 const NO_END: &str = "the workers do not reach their end";
 /// Time between two votes on an end that a fault holds.
-const HOLD_POLL_INTERVAL: Duration = Duration::from_millis(2);
+const HOLD_POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Sets up the state of the job after the real MPI_Init.
 ///
@@ -294,8 +294,11 @@ pub fn end_of_sessions(rt: &Runtime) -> Result<(), Rewound> {
 }
 
 /// Waits until no worker's end is held by a fault.
-fn await_permission_to_end(rt: &Runtime) -> Result<(), Rewound> {
+///
+/// Checkpoints are taken meanwhile, as if the program called collectives over all workers.
+pub fn await_permission_to_end(rt: &Runtime) -> Result<(), Rewound> {
     while let Some(may_end) = fault::may_end() {
+        cut::point(rt)?;
         let votes = world::private(rt).gather(&[u8::from(may_end)]);
         if !recovery::check_own(rt, votes, NO_END)?.contains(&0) {
             break;
@@ -318,7 +321,6 @@ pub fn finalize(rt: &Runtime) -> Result<c_int, Rewound> {
     if is_protected() {
         checkpoint::finish(rt)?;
         cut::finish(rt)?;
-        await_permission_to_end(rt)?;
         disk::stop_writing(rt, &mut copies::replicas(rt).store);
         // After a further failure, either all workers complete the end or all recover.
         recovery::check_own(rt, barrier(), NO_END)?;
