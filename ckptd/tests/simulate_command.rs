@@ -66,7 +66,7 @@ fn a_machine_on_which_global_rollback_never_ends_is_no_error() {
     assert!(found["strategies"]["log"]["failures"].as_f64().unwrap() > 100.0);
     let text = String::from_utf8(understudy(line).stdout).unwrap();
     assert!(
-        text.contains("With global rollback it never ends"),
+        text.contains("With global rollback the run never ends"),
         "{text}"
     );
 }

@@ -60,9 +60,9 @@ pub enum Interval {
     Time(Duration),
     /// This number of possible cuts (collective calls over all workers).
     Calls(u64),
-    /// The best time for the measured cost of checkpoints.
+    /// The best time for the measured cost of checkpoints and the estimated rate of failures.
     Auto,
-    /// No cuts; after a failure the job starts again from `MPI_Init`.
+    /// No cuts but that at the end of `MPI_Init`, from which the job resumes after a failure.
     Off,
 }
 
@@ -75,7 +75,7 @@ pub enum StaticData {
     Replay,
     /// Restored from a file.
     Disk,
-    /// Restored by a replay if its result is verified, otherwise from replicas.
+    /// Restored by a replay if that rebuilds at least half of the data, otherwise from replicas.
     Auto,
 }
 
@@ -127,7 +127,7 @@ pub enum InitEndRule {
 /// Workers whose set-up phase is replayed on trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrialReplay {
-    /// No worker, unless static data are restored by a replay.
+    /// No worker, or all workers if static data are restored by a replay.
     Off,
     /// Every fourth worker.
     Sample,
