@@ -132,7 +132,7 @@ fn the_book_has_every_page_of_docs() {
     assert_eq!(listed, pages.collect());
 }
 
-/// The page of exit statuses has a section or a row for each status of the catalogue.
+/// The page of exit statuses explains each status of the catalogue.
 #[test]
 fn every_exit_status_has_a_section() {
     let read = |file: &str| std::fs::read_to_string(root().join(file)).unwrap();

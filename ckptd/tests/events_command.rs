@@ -247,7 +247,7 @@ fn a_torn_file_is_a_note() {
     assert_eq!(events(dir.path(), &[]).0, 0);
 }
 
-/// A job ends because of a failure: its outcome names the reason, and the failure is counted.
+/// A failure ends the job: the outcome names the reason, and the failure is counted.
 ///
 /// No recovery reports this failure.
 #[test]
@@ -289,9 +289,10 @@ fn a_lost_job_has_an_outcome_and_all_its_failures() {
     assert!(out.contains("rank 1 (worker 1), SIGKILL"), "{out}");
 }
 
-/// All workers are killed at once, so no event file has the cause: `run.json` gives the outcome.
+/// All workers are killed at once: `run.json` gives the outcome.
 ///
-/// If a signal has ended the job, the outcome names the signal, and no process counts as failed.
+/// No event file has the cause. After the end of a job by a signal, the outcome names the signal,
+/// and no process counts as failed.
 #[test]
 fn a_job_with_only_failed_workers_is_reported_as_lost() {
     let dir = tempfile::tempdir().unwrap();
@@ -328,7 +329,7 @@ fn a_job_with_only_failed_workers_is_reported_as_lost() {
     assert!(!page.contains("still runs"));
 }
 
-/// A worker is replaced by a process with a number beyond the spares: it is called a new process.
+/// A replacement that was not among the first spares is called a new process.
 #[test]
 fn a_process_that_was_started_anew_is_no_spare() {
     let dir = tempfile::tempdir().unwrap();

@@ -118,7 +118,7 @@ fn journals_are_added_up_by_place() {
     assert!(page.contains("&lt;b&gt;"));
 }
 
-/// A file contains a record of traffic, as builds before its removal have written: it is skipped.
+/// A record of traffic counts, which earlier builds have written, is skipped.
 #[test]
 fn records_of_traffic_are_decoded_and_not_reported() {
     let dir = tempfile::tempdir().unwrap();

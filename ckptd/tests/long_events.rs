@@ -13,7 +13,7 @@ const CHECKPOINTS: u64 = 1_000;
 /// Limit of a command's peak memory in KiB, less than the size of the files.
 const MOST_KIB: u64 = 18 << 10;
 
-/// Records of a checkpoint of a rank, as the runtime writes them, and a long record.
+/// Records that the runtime writes for a checkpoint of a rank, and a long record.
 fn checkpoint(epoch: Epoch, rank: u32) -> [Kind; 6] {
     let (bytes, ns) = (40_960, 150_000);
     [
@@ -51,7 +51,7 @@ fn checkpoint(epoch: Epoch, rank: u32) -> [Kind; 6] {
     ]
 }
 
-/// Writes the files of a job with a checkpoint every 10 s for almost three hours.
+/// Writes the files of a job with a checkpoint every 10 s for 2.8 hours.
 fn job(directory: &Path) {
     let begin = monotonic_ns();
     for rank in 0..RANKS {
@@ -144,7 +144,9 @@ fn own_peak() -> u64 {
     peak.unwrap().parse().unwrap()
 }
 
-/// Checks that a hole of 20 GiB after the last record is reported as damage and not read.
+/// Checks that a hole after the last record is damage, and is not read.
+///
+/// The hole has almost 20 GiB.
 fn a_hole_is_not_read(directory: &Path) {
     let path = directory.join(file_name(ProcessNumber(0)));
     let file = std::fs::File::options().write(true).open(path).unwrap();

@@ -319,10 +319,10 @@ fn without_a_ledger_output_continues() {
     );
 }
 
-/// A relay whose job has ended removes the ledger at its end; otherwise the ledger stays.
+/// A relay whose job has ended removes its ledger; otherwise the ledger stays.
 ///
-/// If the rank and the manager of the job are killed while the relay starts, no other process
-/// removes the ledger.
+/// No other process removes the ledger if the rank and the manager of the job are killed while the
+/// relay starts.
 #[test]
 fn a_relay_removes_the_ledger_if_its_job_has_ended() {
     let dir = tempfile::tempdir().unwrap();

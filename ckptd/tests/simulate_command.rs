@@ -123,7 +123,7 @@ fn the_model_needs_no_simulation() {
     }
 }
 
-/// The values of the first line of tables 5.2 and 5.3 of Liu's thesis give its results.
+/// The first line of tables 5.2 and 5.3 of Liu's thesis is reproduced.
 #[test]
 fn advice_has_all_equations_of_the_thesis() {
     let line = "advise --cost 0.2434s --mtbf 5000s --time 1233.42s --recovery 9.8981s";

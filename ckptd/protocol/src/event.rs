@@ -46,7 +46,7 @@ pub struct ProcessHistory {
     pub generation: Generation,
     /// True if the process has used MPI.
     pub has_used_mpi: bool,
-    /// True if the process was in a generation that has begun, or has adopted a replica store.
+    /// True if the process was in a begun generation, or has adopted a replica store.
     pub was_in_generation: bool,
     /// True if the process has continued the program in a generation.
     pub has_resumed: bool,

@@ -389,9 +389,7 @@ impl Job {
         }
     }
 
-    /// Starts processes until as many live as there are workers.
-    ///
-    /// They are started at guardians of dead processes if possible.
+    /// Starts processes until enough workers live, at guardians of dead processes if possible.
     fn start_missing(&mut self) {
         self.start_adopters();
         while (self.living.len() as u32) < self.workers && !self.guardians.is_empty() {
@@ -457,8 +455,7 @@ impl Job {
         {
             return;
         }
-        // More adopters may be missing: a process that has a replica store by now cannot adopt
-        // another store.
+        // More adopters may be missing: a process that has a store by now cannot adopt another one.
         self.start_adopters();
         let is_first = !self.is_protected && !self.has_begun();
         if self.awaits_adopters() || (!is_first && self.awaits_placement_hints()) {

@@ -18,7 +18,9 @@ pub struct Member {
     pub has_resumed: bool,
     /// True if the process's MPI library has aborted.
     pub is_broken: bool,
-    /// True if the process was started as a spare, in place of one that has died or taken over.
+    /// True if the process was started in place of a spare.
+    ///
+    /// That spare has died or taken over.
     pub is_replacement: bool,
     /// Number of times that the process was started again before it used MPI.
     pub revivals: u32,

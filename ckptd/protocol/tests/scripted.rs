@@ -391,9 +391,9 @@ fn the_death_of_a_spare_has_no_effect_on_workers() {
     assert_eq!(ranks_after(&mut job, 2, &[0, 1, 3], &[]), [0, 1, 5, 3]);
 }
 
-/// A restart from disk has failed for worker 1, after other workers have resumed: it is killed.
+/// Worker 1 cannot restart from disk, although other workers have resumed: worker 1 is killed.
 ///
-/// If no worker has resumed, all processes are killed for a restart from the beginning.
+/// Before any worker has resumed, all processes are killed, for a restart from the beginning.
 #[test]
 fn a_process_that_waits_for_a_restart_while_others_resume_is_replaced() {
     let (mut job, now) = (begun(), Duration::ZERO);
@@ -425,7 +425,7 @@ fn a_launcher_that_ends_a_spare_ends_the_job() {
     assert_eq!(actions, [Action::end(false)]);
 }
 
-/// A spare joins when all workers are in `MPI_Finalize`: it is admitted, and the program ends.
+/// A spare that joins when all workers are in `MPI_Finalize` is admitted and exits.
 ///
 /// The spare does not count as the next program of a script.
 #[test]
@@ -445,7 +445,7 @@ fn a_spare_that_joins_after_the_end_is_released() {
     assert_eq!(actions, [admitted, Action::end(true)]);
 }
 
-/// One of two guardians does not join in time: the job ends, and the late guardian exits.
+/// A guardian does not join in time: the job ends, and the late guardian exits.
 ///
 /// A guardian may have died before it could send a message.
 #[test]

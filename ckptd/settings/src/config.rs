@@ -315,7 +315,7 @@ impl Config {
         }
     }
 
-    /// Checks that the files with failure domains and with tokens can be used on this host.
+    /// Checks that the files of failure domains and tokens can be used on this host.
     ///
     /// # Errors
     /// Fails with a message that names the setting, the file and the reason.

@@ -258,7 +258,7 @@ fn a_bad_value_names_its_variable() {
     assert!(read("UNDERSTUDY_TRACKING", "magic").is_err());
 }
 
-/// No switch has the default 1, because the option of a switch sets the value 1.
+/// No switch has the default 1, because its option sets the value 1.
 #[test]
 fn no_option_can_only_set_its_default() {
     let useless: Vec<&str> = SETTINGS

@@ -48,9 +48,9 @@ impl fmt::Display for Unknown {
 
 /// Returns those `names` that understudy does not read, but the user probably means as settings.
 ///
-/// They begin with [`PREFIX`], or are misspelt names of settings. Not returned are variables that
-/// understudy uses internally, former names of settings, and names with [`LAUNCHER_PREFIX`], by
-/// which guardians pass a launcher's variables on.
+/// Such names begin with [`PREFIX`], or are misspelt names of settings. Not returned are variables
+/// that understudy uses internally, former names of settings, and names with [`LAUNCHER_PREFIX`],
+/// by which guardians pass a launcher's variables on.
 pub fn unknown(names: impl Iterator<Item = String>) -> Vec<Unknown> {
     let is_passed_on = |name: &str| name.starts_with(LAUNCHER_PREFIX);
     let is_known = |name: &str| {

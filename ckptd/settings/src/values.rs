@@ -62,7 +62,9 @@ pub enum Interval {
     Calls(u64),
     /// The best time for the measured cost of checkpoints and the estimated rate of failures.
     Auto,
-    /// No cuts but that at the end of `MPI_Init`, from which the job resumes after a failure.
+    /// No cuts after that at the end of `MPI_Init`.
+    ///
+    /// After a failure the job resumes from there.
     Off,
 }
 
@@ -75,7 +77,7 @@ pub enum StaticData {
     Replay,
     /// Restored from a file.
     Disk,
-    /// Restored by a replay if that rebuilds at least half of the data, otherwise from replicas.
+    /// Restored by a replay if that rebuilds at least half, otherwise from replicas.
     Auto,
 }
 

@@ -108,10 +108,9 @@ pub const BYPASS_FILE: &str = "aside";
 ///
 /// The preload library has an equal constant.
 pub const REFUSED_FILE: &str = "refused";
-/// Prefix under which a guardian passes on the launcher's variables that it changes.
+/// Prefix under which a guardian passes on the launcher's variables that the guardian changes.
 ///
-/// A program that is refused protection gets these variables back. The preload library has an equal
-/// constant.
+/// The preload library has an equal constant.
 pub const LAUNCHER_PREFIX: &str = "UNDERSTUDY_LAUNCHER_";
 /// Variable of a guardian that contains the program's value of LD_PRELOAD.
 ///
@@ -146,8 +145,7 @@ pub const MAIN_THREAD: u32 = 1;
 
 /// Memory that a process and its manager share.
 ///
-/// A succeeding manager reads here how far the process has come. A flag is set if its word is not
-/// 0.
+/// A succeeding manager reads the state of the process here. A flag is set if its word is not 0.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct SharedPage {
@@ -185,7 +183,7 @@ pub struct SharedPage {
     pub signal_times: [AtomicU64; REPEATED_SIGNALS.len()],
 }
 
-/// Signals to all ranks that are delivered again if a job is rolled back to an earlier moment.
+/// Signals to all ranks that are delivered again after a rollback.
 pub const REPEATED_SIGNALS: [i32; 6] = [
     libc::SIGHUP,
     libc::SIGINT,
@@ -287,8 +285,7 @@ impl Line {
     /// Connects to a socket of the job with this directory.
     ///
     /// # Errors
-    /// Fails with errors of connect(2), with `NotFound` if the directory does not exist, and if
-    /// other users can access the directory.
+    /// Fails with errors of connect(2), and if the directory does not exist or is not private.
     pub fn connect(directory: &Path, socket_name: LineSocket) -> io::Result<Line> {
         let directory = PrivateDirectory::open(directory)?.ok_or(io::ErrorKind::NotFound)?;
         let socket = socket_with(
@@ -318,8 +315,7 @@ impl Line {
     /// Sends a message.
     ///
     /// # Errors
-    /// Fails with errors of sendmsg(2), for example if the peer has exited, and if the message is
-    /// too long.
+    /// Fails with errors of sendmsg(2), for example if the peer has exited or the message is long.
     pub fn send(&self, message: &impl bincode::Encode) -> io::Result<()> {
         self.send_with(message, &[])
     }
@@ -388,9 +384,8 @@ impl Line {
     /// A signal may end the wait early. Descriptors in the message are closed.
     ///
     /// # Errors
-    /// Fails with [`io::ErrorKind::UnexpectedEof`] if the peer has closed the line, with
-    /// [`io::ErrorKind::InvalidData`] if the message cannot be decoded, and with errors of poll(2)
-    /// and recvmsg(2).
+    /// Fails with [`io::ErrorKind::UnexpectedEof`] if the peer has closed the line, and with
+    /// [`io::ErrorKind::InvalidData`] if the message cannot be decoded.
     pub fn receive<T: bincode::Decode<()>>(
         &self,
         limit: impl Into<Option<Duration>>,

@@ -94,7 +94,7 @@ pub enum EpochError {
     /// The head is intact, but its content is impossible.
     #[error("{}", message::CHECKPOINT_INCONSISTENT)]
     Head,
-    /// The file belongs to another program, or to a job with another build, MPI library or size.
+    /// The file belongs to another program, build, MPI library or number of workers.
     #[error("{0}")]
     Foreign(String),
     /// No memory for the content.

@@ -148,7 +148,7 @@ fn with_head(head: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A head whose list claims a length of 2^48 is refused, without an allocation of that size.
+/// A list that claims a length of 2^48 is refused, without such an allocation.
 ///
 /// Regression test: such a file, which `make fuzz` has found, ended the program that read it.
 #[test]

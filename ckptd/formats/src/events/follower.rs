@@ -9,7 +9,9 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Reader of records as they are written; damage or a read error ends the reading for good.
+/// Reader of records as they are written.
+///
+/// Damage or a read error ends the reading for good.
 pub struct EventFollower {
     stream: RecordStream<File>,
     is_damaged: bool,

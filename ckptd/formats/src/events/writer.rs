@@ -93,7 +93,7 @@ impl EventWriter {
         }
     }
 
-    /// True if the writer writes: it was not created as disabled, and no error has disabled it.
+    /// True unless the writer was created as disabled, or an error has disabled the writer.
     pub fn is_on(&self) -> bool {
         !self.is_disabled.load(Relaxed)
     }

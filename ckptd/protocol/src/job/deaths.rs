@@ -13,9 +13,10 @@ use understudy_numbers::{Generation, Guardian, ProcessNumber};
 const MAX_STILLBORN_PROCESSES: u32 = 10;
 /// Limit of successive generations that fail without a death.
 const MAX_FAILED_GENERATIONS: u32 = 10;
-/// Time within which the failure must be reported because of which an MPI library has aborted.
+/// Time limit for the report of a failure, after an MPI library has aborted.
 ///
-/// Longer than a node may be silent.
+/// The library has probably aborted because of this failure. The limit is longer than a node may be
+/// silent.
 const BROKEN_TIMEOUT: Duration = Duration::from_secs(10);
 /// Limit of restarts from the beginning.
 const MAX_RESTARTS: u32 = 5;
@@ -358,10 +359,10 @@ impl Job {
         self.start_all();
     }
 
-    /// Starts a process again that was killed before it used MPI, as long as the job starts.
+    /// Starts a process again that was killed before it used MPI.
     ///
-    /// All processes are restarted instead if this process has printed output or was started again
-    /// too often.
+    /// Does nothing after the start of the job. All processes are restarted instead if this process
+    /// has printed output or was started again too often.
     pub(super) fn revive(&mut self, number: ProcessNumber) {
         let member = &self.members[&number];
         if !self.is_at_start() || member.has_used_mpi() || !member.is_killed() {

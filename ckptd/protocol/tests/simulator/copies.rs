@@ -30,7 +30,7 @@ impl World {
         }
     }
 
-    /// Checks that a rank has a replica of each worker of which any replica is left.
+    /// Checks that ranks have a replica of each worker, if any is left.
     ///
     /// Sets `is_doomed` if no replica of a worker with a checkpoint is left.
     pub fn check_copies(&mut self, ranks: &[ProcessNumber]) {

@@ -102,7 +102,7 @@ fn the_job_completes_after_any_failure_on_several_nodes() {
     }
 }
 
-/// Nodes are lost at random moments: a job with a checkpoint survives the loss of one node.
+/// A job with a checkpoint survives the loss of a node at a random moment.
 ///
 /// Without a checkpoint the job may end, because the output of the lost processes is unknown, and
 /// a restart could print it twice.

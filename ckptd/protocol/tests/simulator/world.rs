@@ -40,7 +40,9 @@ pub struct World {
     pub queried: Option<ProcessNumber>,
     /// Workers of which replicas have existed.
     pub kept: BTreeSet<Worker>,
-    /// True if the last replica of a worker is lost, and no process has reported the loss yet.
+    /// True if the last replica of a worker is lost.
+    ///
+    /// Reset when a process reports the loss.
     pub is_doomed: bool,
     pub statuses: BTreeMap<Guardian, i32>,
     pub begun: Vec<(Generation, Vec<ProcessNumber>)>,
