@@ -20,7 +20,7 @@ pub struct Member {
     pub is_broken: bool,
     /// True if the process was started in place of a spare.
     ///
-    /// That spare has died or taken over.
+    /// The spare has died or taken over.
     pub is_replacement: bool,
     /// Number of times that the process was started again before it used MPI.
     pub revivals: u32,

@@ -8,8 +8,8 @@ const MAGIC: [u8; 4] = *b"USCK";
 
 /// Version of the protocol; peers accept no other version.
 ///
-/// A new version is required by any change of the frame, of [`super::Request`], [`super::Answer`] or
-/// a type inside of them, or of the proof of a token.
+/// A new version is required by any change of the frame, of [`super::Request`], [`super::Answer`]
+/// or a type inside of them, or of the proof of a token.
 pub const VERSION: u16 = 3;
 
 /// Number of bytes in front of every payload.
