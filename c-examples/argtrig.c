@@ -6,14 +6,14 @@
  *   OUTPUT            file for the final x: a line of text with its length,
  *                     then the values as doubles
  *   --block B         rows and columns of a block of the matrix (default: 32)
- *   --restart R       begin again every R iterations, since it converges in few
- *                     (default: 10; 0: never)
+ *   --restart R       begin again every R iterations, since the method converges
+ *                     in few (default: 10; 0: never)
  *   --print-every K   print the norm every K iterations (default: 10)
  *   --times           print the elapsed times at the end
  *
  * Except for times, the output depends only on the arguments and on the number of
- * ranks.  The program keeps nothing for the failure of a rank; bench/argtrig_kept.c
- * does, in the ways that Liu's thesis compares.
+ * ranks.  The program stores nothing to survive the failure of a rank;
+ * bench/argtrig_kept.c does so, in the ways that Liu's thesis compares.
  */
 #include <stdio.h>
 

@@ -12,9 +12,9 @@
  *
  * The skeleton contains the annotations that the program would need for
  * checkpoints.  Loops without collectives have no place where a checkpoint may be
- * taken, so there is a point (understudy.h) after each superstep.  One of both
- * arrays is not needed there, so it is in no checkpoint.  Without understudy, both
- * annotations do nothing.
+ * taken, so there is a point (understudy.h) after each superstep.  One of the two
+ * arrays is not needed at this point, so no checkpoint contains that array.  Without
+ * understudy, both annotations do nothing.
  *
  * The model is GReLoSSS of Makassikis, Galtier, Vialle: "A skeletal-based approach
  * for the development of fault-tolerant SPMD applications" (2010).

@@ -4,8 +4,8 @@
 #
 #     distributions.sh SUITE…
 #
-# Needs root. The suite sid changes daily and is made again after a day; the others are kept. Exit
-# status 1, with the reason, if that is not possible.
+# Needs root. The suite sid changes daily, so its file system is made again after a day; those of
+# other suites are kept. Exits with status 1 and the reason if a file system cannot be made.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes sure that a Fortran compiler and the distribution's Open MPI and MPICH are installed, whose
-# Fortran bindings some tests use. The modules of Open MPI are unpacked into ./.env/fortran. Fast if
-# done before. Exit status 1, with the reason, if that is not possible.
+# Fortran bindings some tests use. The modules of Open MPI are unpacked into ./.env/fortran. A
+# second call is fast. Exits with status 1 and the reason if the installation fails.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

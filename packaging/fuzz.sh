@@ -13,12 +13,12 @@ shift
 targets=("$@")
 [[ ${#targets[@]} -gt 0 ]] || mapfile -t targets < <(sed -n 's/^name = "\([a-z]*\)"$/\1/p' Cargo.toml)
 
-# The crate versions of the project; cargo adds the crates that only the targets need.
+# The targets use the project's versions of crates; cargo adds the crates that only targets need.
 cp ../Cargo.lock Cargo.lock
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-../target}/fuzz
 triple=$(rustc -vV | sed -n 's/^host: //p')
-# Coverage for libFuzzer, with the flags of cargo-fuzz. With --target, build scripts and macros are
-# excluded.
+# The flags of cargo-fuzz, by which libFuzzer measures coverage. With --target, they do not apply to
+# build scripts and macros.
 export RUSTFLAGS="--cfg fuzzing -Ccodegen-units=1 -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares"
 "${CARGO:-cargo}" build --quiet --release --target "$triple" --bins
@@ -30,7 +30,7 @@ for target in "${targets[@]}"; do
     log=$(mktemp)
     if ! "$CARGO_TARGET_DIR/$triple/release/$target" -max_total_time="$((share > 0 ? share : 1))" -timeout=10 -rss_limit_mb=2048 -max_len=8192 \
         -print_final_stats=1 -artifact_prefix="artifacts/$target/" "corpus/$target" >"$log" 2>&1; then
-        # The failure and its place; then the input.
+        # Prints the failure and its place, then the input.
         grep -A 2 'panicked at\|ERROR: libFuzzer' "$log" || true
         tail -n 12 "$log"
         printf '==> %s has found something; fuzz/artifacts/%s has the input\n' "$target" "$target"

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Checks on a machine with an NVIDIA GPU that device memory survives the failure of a rank:
-# packaging/gpu-check.sh [LIBCUDA]. Needs `make build`, and libcuda only, no compiler of NVIDIA.
-# LIBCUDA replaces the system's library, for example by that of the tests.
+# packaging/gpu-check.sh [LIBCUDA]. Needs the results of `make build examples`, and of NVIDIA's
+# software libcuda only, no compiler. LIBCUDA replaces the system's library, for example by the
+# library of the tests.
 #
 # Exit status: 0 equal bytes, 1 different bytes, 2 nothing could be tested, 3 refused.
 set -euo pipefail
@@ -18,7 +19,8 @@ nothing() {
     exit 2
 }
 
-[[ -x $program && -x $release/understudy ]] || nothing "the program or the layer is not built" "make build"
+[[ -x $program && -x $release/understudy ]] ||
+    nothing "the program or understudy is not built" "make build examples"
 [[ ! -f .env/env.sh ]] || . .env/env.sh
 library=${1:-libcuda.so.1}
 if [[ $# = 0 ]]; then
@@ -30,7 +32,7 @@ fi
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-# The program opens its device before MPI_Init, or later.
+# The program opens its device before MPI_Init (early), or after it (late).
 failed=0
 for when in early late; do
     if ! UNDERSTUDY_DISABLE=1 timeout 120 mpiexec --oversubscribe -n "$workers" "$program" "$library" "$rounds" "$when" >"$work/undisturbed" 2>"$work/messages"; then

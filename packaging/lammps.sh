@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes sure that the distribution's LAMMPS (`lmp`) is installed: some tests
-# run it unmodified. Exit status 1, with the reason, if that is not possible.
+# run it unmodified. Exits with status 1 and the reason if the installation fails.
 set -euo pipefail
 
 fail() {

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes sure that the distribution's parallel HDF5 and netCDF, PETSc, EZTrace and MPI's C++ bindings
-# are installed, with the compilers for programs of them, which some tests use. Exit status 1, with
-# the reason, if that is not possible.
+# are installed, with the compilers for programs that use them; some tests need all of these. Exits
+# with status 1 and the reason if the installation fails.
 set -euo pipefail
 
 # fail CAUSE REMEDY

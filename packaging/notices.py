@@ -2,7 +2,7 @@
 """Writes the licences of all crates that are linked into the installed files.
 
     packaging/notices.py FILE      writes FILE
-    packaging/notices.py --check   ends with 1 if THIRD-PARTY is not up to date
+    packaging/notices.py --check   exits with status 1 if THIRD-PARTY is not up to date
 
 Only crates that are linked are listed: no build tools, procedural macros and tests.
 Of a crate that may be used under the MIT licence or another one, the MIT licence is taken.
@@ -17,7 +17,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 NOTICES = ROOT / "THIRD-PARTY"
 TARGET = "x86_64-unknown-linux-gnu"
-# Tests, and tools that are not installed.
+# Packages with tests, and with tools that are not installed.
 NOT_INSTALLED = {"ffi-tests", "understudy-table"}
 HEAD = """\
 understudy is built from the crates below, which are linked into its files, and from the Rust
@@ -32,7 +32,7 @@ def cargo(*arguments):
 
 
 def linked_packages():
-    """Returns the packages of others that are linked, by name and version."""
+    """Returns the third-party packages that are linked, ordered by name and version."""
     excluded = [word for name in NOT_INSTALLED for word in ("--exclude", name)]
     tree = cargo("tree", "--workspace", *excluded, "--target", TARGET, "--edges", "normal,no-proc-macro",
                  "--prefix", "none", "--format", "{p}")
@@ -44,12 +44,12 @@ def linked_packages():
 
 
 def licence_files(package):
-    """Returns the licence files of a package, and of C sources in it."""
+    """Returns the licence files of a package, and those of the C sources that it contains."""
     directory = pathlib.Path(package["manifest_path"]).parent
     names = ("licen", "copying", "notice", "unlicense")
     files = [path for path in directory.iterdir() if path.is_file() and path.name.lower().startswith(names)]
     mit = [path for path in files if "mit" in path.name.lower()]
-    # libzstd, in the crate zstd-sys.
+    # The crate zstd-sys contains the sources of libzstd.
     bundled = [path for path in directory.glob("*/LICENSE") if path.parent.name == "zstd"]
     return sorted(mit or files) + bundled
 

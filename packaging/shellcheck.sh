@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Checks the shell scripts of the repository with shellcheck: that of the PATH, or else Debian's,
+# Checks the shell scripts of the repository with the shellcheck of the PATH, or else with Debian's,
 # which is unpacked into ./.env/shellcheck; nothing is installed. Prints that the check is skipped
-# where neither can be had.
+# if neither is available.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 place=$PWD/.env/shellcheck
 
-# Unpacks Debian's package.
+# Unpacks Debian's package; fails without apt-get, dpkg or the package.
 unpack() {
     local scratch status=0
     command -v apt-get >/dev/null 2>&1 && command -v dpkg >/dev/null 2>&1 || return

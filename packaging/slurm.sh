@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Unpacks the distribution's Slurm into ./.env/slurm, for tests that start jobs with srun; nothing
-# is installed. Fast if done before. Exit status 1, with the reason, if that is not possible.
+# is installed. A second call is fast. Exits with status 1 and the reason if Slurm is not available.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

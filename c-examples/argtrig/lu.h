@@ -24,7 +24,7 @@ typedef struct lu_system {
     int *pivots;
 } lu_system;
 
-/* Collective over `all`.  Returns 0 if there is no memory for it. */
+/* Collective over `all`.  Returns 0 if there is no memory for the system. */
 int lu_create(lu_system *s, MPI_Comm all, long order, long block);
 void lu_free(lu_system *s);
 

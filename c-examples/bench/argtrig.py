@@ -10,9 +10,10 @@ Jacobian nor the room for parts of it needs a replica. All ways take a checkpoin
 iterations. The matrix grows with the number of ranks, so that each rank has an equal share of it in
 every row of a table.
 
-Jobs of all ways alternate. Ratios are medians of those of neighbouring jobs, printed beside those
-of the thesis. Processor time is that of the whole job (all its processes, including failed ones)
-minus that of a job that does nothing; it includes the time that ranks spend waiting for each other.
+Jobs of all ways alternate. A ratio is the median of the ratios of neighbouring jobs, printed beside
+that of the thesis. Processor time is that of the whole job (all its processes, including failed
+ones) minus that of a job that does nothing, and includes the time in which ranks wait for each
+other.
 Nothing here passes or fails. Called by `make bench-argtrig`, which puts MPI on the PATH.
 
 Sections: undisturbed (tables 5.5 and 5.6, figure 5.3), interval (5.2 to 5.4), failure (5.7, 5.8),
@@ -75,14 +76,14 @@ class Ways:
 
     def __init__(self, bench, arguments, ranks, ways=WAYS, **keywords):
         self.runs = {way: [] for way in ways}
-        # Outside of the turns, since its times are small and vary little.
+        # The job that does nothing runs only once, since its times are small and vary little.
         self.start = {way: Run(bench, arguments, way, ranks, iterations=0) for way in ways}
         for _ in range(arguments.repetitions):
             for way in ways:
                 self.runs[way].append(Run(bench, arguments, way, ranks, **keywords.get(way, keywords.get("all", {}))))
         norms = {run.norm for runs in self.runs.values() for run in runs}
         if len(norms) > 1:
-            raise jobs.Failed(f"the ways have come to different ends: {norms}")
+            raise jobs.Failed(f"the ways have computed different results: {norms}")
 
     def of(self, way, name):
         return [run.figures[name] for run in self.runs[way]]
@@ -118,7 +119,7 @@ def memory(bench, arguments, way, ranks):
         for line in job.stdout:
             if line.split()[:2] == ["iteration", str(2 * EVERY + 5)]:
                 return jobs.memory(jobs.ranks(job.pid, program))[1]
-    raise jobs.Failed(f"{way}: ended before its memory was looked at")
+    raise jobs.Failed(f"{way}: the job ended before its memory was measured")
 
 
 def checkpoints(bench, run):
@@ -143,16 +144,17 @@ def undisturbed(bench, arguments):
     for ranks in arguments.ranks:
         ways = Ways(bench, arguments, ranks)
         paper = PAPER_MORE.get(ranks, {})
-        table = Table(f"No failure, {ranks} ranks, {unknowns(arguments, ranks)} unknowns (tables 5.5 and 5.6, figure 5.3)", "way",
-                      "processor time", "more than base", "least", "wall time", "thesis: more than base", "memory more, a process",
-                      "one checkpoint", "of diskless's", "thesis", "bytes of a process")
+        table = Table(f"No failure, {ranks} ranks, {unknowns(arguments, ranks)} unknowns "
+                      "(tables 5.5 and 5.6, figure 5.3)", "way", "processor time", "more than base",
+                      "least", "wall time", "thesis: more than base", "additional memory of a process",
+                      "one checkpoint", "ratio to diskless", "thesis", "bytes of a process")
         sums = {way: memory(bench, arguments, way, ranks) for way in WAYS}
         diskless = median(ways.of("diskless", "checkpoint"))
         for way in WAYS:
             used, base = ways.processor(way), ways.processor("base")
             more = [f"{(ways.ratio(used, base) - 1) * 100:+.1f} %", f"{(min(used) / min(base) - 1) * 100:+.1f} %"] if way != "base" else ["", ""]
             wall = f"{(ways.ratio(ways.wall(way), ways.wall('base')) - 1) * 100:+.1f} %" if way != "base" else duration(median(ways.wall(way)))
-            extra = f"{(sums[way] - sums['base']) / ranks:+.1f} MiB" if way != "base" else f"{sums[way] / ranks:.1f} MiB in all"
+            extra = f"{(sums[way] - sums['base']) / ranks:+.1f} MiB" if way != "base" else f"{sums[way] / ranks:.1f} MiB without checkpoints"
             cells = ["", "", "", ""]
             if way in ("disk", "diskless"):
                 cost = median(ways.of(way, "checkpoint"))
@@ -258,9 +260,10 @@ def failure(bench, arguments):
         plain = Ways(bench, arguments, ranks, ways=("base",))
         ways = with_failures(bench, arguments, ranks, 1)
         lost = moments(arguments, 1)[0]
-        table = Table(f"A failure after {lost} of {arguments.iterations} iterations, {ranks} ranks, {unknowns(arguments, ranks)} unknowns (tables 5.7 and 5.8)",
-                      "way", "wall time, of base undisturbed", "processor time", "thesis", "until all is there again", "rollback",
-                      "of the lost iterations' time")
+        table = Table(f"A failure after {lost} of {arguments.iterations} iterations, {ranks} ranks, "
+                      f"{unknowns(arguments, ranks)} unknowns (tables 5.7 and 5.8)", "way",
+                      "wall time, ratio to base undisturbed", "processor time", "thesis",
+                      "until all data are restored", "rollback", "ratio to the lost iterations' time")
         for way in ways.runs:
             wall = ways.ratio(ways.wall(way), plain.wall("base"))
             used = ways.ratio(ways.processor(way), plain.processor("base"))
@@ -281,8 +284,9 @@ def failures(bench, arguments):
     plain = Ways(bench, arguments, ranks, ways=("base",))
     ways = ("base", *KEPT, "ours")
     names = [cell for way in ways for cell in (way, *(("thesis",) if way != "ours" else ()), "recoveries")]
-    table = Table(f"Several failures, {ranks} ranks, {unknowns(arguments, ranks)} unknowns: processor time of base undisturbed; recoveries with their rollbacks, "
-                  "of ours without (tables 5.9 and 5.10)", "failures", *names)
+    table = Table(f"Several failures, {ranks} ranks, {unknowns(arguments, ranks)} unknowns: processor "
+                  "time, ratio to base undisturbed; time of recoveries, with their rollbacks except for "
+                  "`ours` (tables 5.9 and 5.10)", "failures", *names)
     for count, paper in PAPER_FAILURES.items():
         runs = with_failures(bench, arguments, ranks, count)
         cells = []

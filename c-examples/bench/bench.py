@@ -104,7 +104,7 @@ def remote(bench, arguments):
     compare(table, both_sides(bench, arguments, "remote", 20), REMOTE)
 
 
-# Thread that calls MPI, and the extra cost against a program that has not requested the thread
+# Threads that call MPI. The extra cost is that against a program that has not requested the thread
 # level.
 TURNS = {"alone": "the main thread, without others", "several": "the main thread", "other": "another thread"}
 TURN_AIM_NS = 15
@@ -118,8 +118,9 @@ def turns(bench, arguments):
             printed = bench.run("turns", *options, layer=True, INTERVAL="10s")
             runs.append({name: float(value) for name, value in printed})
     funnelled, multiple = sides.values()
-    table = Table("Turns: MPI_Comm_rank in a program that has asked for MPI_THREAD_MULTIPLE, and in one that has not", "by", "FUNNELED",
-                  "MULTIPLE", "more", "best", "aim")
+    table = Table("MPI lock: MPI_Comm_rank in a program that has requested MPI_THREAD_FUNNELED, and in "
+                  "one that has requested MPI_THREAD_MULTIPLE", "called by", "FUNNELED", "MULTIPLE",
+                  "more", "best", "aim")
     for name, title in TURNS.items():
         usual = [run.get(name, run["several"]) for run in funnelled]
         own = [run[name] for run in multiple]
@@ -204,14 +205,14 @@ THREADS = ((None, 0, 200), ("sleeping", 1, 200), ("sleeping", 8, 200), ("sleepin
 
 
 def threads_once(bench, what, count, between):
-    """The Allreduce without and with a cut in it, and the capture's part in the latter."""
+    """Returns the times of the Allreduce without and with a cut in it, and of the cut's capture."""
     options = (f"--{what}", count) if what else ()
     directory = bench.events_dir()
     lines = bench.run("dirty", 0, 1, 10, 2 * CUTS + 6, between // 2, *options, layer=True, events=directory,
                       INTERVAL=f"{between}calls")
     captures = [event for event in bench.events(directory) if event["type"] == "capture" and event["epoch"] > SKIPPED]
     if len(captures) < CUTS * jobs.WORKERS:
-        raise jobs.Failed(f"{count} {what} threads: cuts were put off")
+        raise jobs.Failed(f"{count} {what} threads: fewer checkpoints were taken than were due")
     allreduce = values(lines, "allreduce")[SKIPPED * 2:]
     return {
         "without": median(allreduce[0::2]),
@@ -221,9 +222,9 @@ def threads_once(bench, what, count, between):
 
 
 def threads(bench, arguments):
-    """All threads of the program are stopped for a cut."""
-    table = Table("Threads: what a cut takes longer with so many of them in each of 2 ranks", "threads", "Allreduce",
-                  "with a cut", "pause", "more than without threads", "best", "capture")
+    """Measures the time in which a cut stops all threads of the program."""
+    table = Table("Threads of the program in each of 2 ranks: additional time of a cut", "threads",
+                  "Allreduce", "with a cut", "pause", "more than without threads", "best", "capture")
     sides = {row: [] for row in THREADS}
     for _ in range(arguments.repetitions):
         for row, runs in sides.items():
@@ -252,7 +253,7 @@ def progress(path):
 
 
 def recover_once(bench, static, dynamic):
-    """Kills worker 1; seconds by phase."""
+    """Kills worker 1; returns the seconds of each phase of the recovery."""
     count = calls_per_iteration(dynamic * MIB // 10)
     directory = bench.events_dir()
     path = directory / "progress"
@@ -265,13 +266,13 @@ def recover_once(bench, static, dynamic):
         job.communicate(timeout=jobs.LIMIT_S)
     again = [at for rank, process, _, at in progress(path) if rank == 1 and process != victim]
     if not again:
-        raise jobs.Failed("nobody took the part of worker 1")
+        raise jobs.Failed("no process took over from worker 1")
     events = bench.events(directory)
     phases = {"kill to resumed": (min(again) - killed) * 1e-9}
     resume = next(event for event in events if event["type"] == "resume" and event["rank"] == 0)
     phases["detect"] = (resume["at"] - resume["total_ns"] - killed) * 1e-9
     for event in events:
-        # The replacement's time in the stages in which it has work of its own.
+        # The replacement's time in stages with work for the replacement only, else that of rank 0.
         if event["type"] == "stage" and event["stage"] in STAGES and event["rank"] == (2 if event["stage"] in ("fetch", "load", "reprotect") else 0):
             phases[event["stage"]] = event["ns"] * 1e-9
     phases["first iteration"] = (min(again) - resume["at"]) * 1e-9
@@ -280,8 +281,8 @@ def recover_once(bench, static, dynamic):
 
 def recovery(bench, arguments):
     names = ("kill to resumed", "detect", *STAGES, "first iteration")
-    table = Table("Recovery: from the kill to the understudy's first iteration (fetch, load, reprotect: the understudy's)",
-                  "data + static data per rank", *names, "aim")
+    table = Table("Recovery: from the kill to the replacement's first iteration (fetch, load and "
+                  "reprotect: times of the replacement)", "data + static data per rank", *names, "aim")
     for static, dynamic, aim in ((64, 16, 0.08), (512, 128, 0.2)):
         runs = [recover_once(bench, static, dynamic) for _ in range(arguments.repetitions)]
         total = median(run["kill to resumed"] for run in runs)
@@ -326,7 +327,8 @@ def idle(bench, arguments):
                     time.sleep(2)
                     shares.append((jobs.cpu_ns(spare) - before) / (time.monotonic_ns() - begin))
                 job.communicate(timeout=jobs.LIMIT_S)
-    table = Table("Memory of 2 ranks with 16 MiB of data each (the layer: and a spare), and an idle spare", "what", "without", "with", "ratio")
+    table = Table("Memory of 2 ranks with 16 MiB of data each (with understudy: and of a spare), and an "
+                  "idle spare", "what", "without", "with", "ratio")
     for index, name in enumerate(("resident, sum", "proportional, sum")):
         without, with_layer = (median(row[index] for row in rows[layer]) for layer in (False, True))
         table.row(name, f"{without:.0f} MiB", f"{with_layer:.0f} MiB", f"{with_layer / without:.2f}")

@@ -4,9 +4,9 @@
     collide.py [--programs DIR] [--repetitions N] [--particles N,N…] [--processes N,N…] [--pairs N] [SECTION...]
 
 Understudy is not used. The schemes of `collide` run in turn. Medians are printed, in processor
-time, and ratios of neighbouring jobs. The return to a saved state is one copy, independent of its
-age. To compute backwards takes longer with each collision in between: at worst, all of them. With a
-million particles `full` saves 3 GiB in each process. Sections: rounded (numbers are doubles), fixed
+time, and ratios of neighbouring jobs. The return to a saved state is one copy, whatever its age.
+The time to compute backwards grows with the number of collisions since that state. With a million
+particles `full` saves 3 GiB in each process. Sections: rounded (numbers are doubles), fixed
 (integers, without rounding). Called by `make bench-collide`, which puts MPI on the PATH.
 """
 
@@ -35,8 +35,8 @@ def compare(bench, arguments, program, what, error_aim):
             runs = runs_of(bench, arguments, program, particles, ranks)
             collisions = runs["reverse"][0]["collisions"]
             table = Table(f"{what}: {particles} particles, {collisions:.0f} collisions of {arguments.pairs} pairs, {ranks} "
-                          f"process{'es, each' if ranks > 1 else ''}", "scheme", "forward", "of reverse's", "best", "saved", "back to the beginning",
-                          "forward and back, of optimal's forward", "error")
+                          f"process{'es, each' if ranks > 1 else ''}", "scheme", "forward", "ratio to reverse", "best", "saved", "back to the beginning",
+                          "forward and back, ratio to optimal's forward", "error")
             reverse, optimal = runs["reverse"], runs["optimal"]
             for scheme, own in runs.items():
                 ratio = median(a["forward"] / b["forward"] for a, b in zip(own, reverse))

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Measures the journal of the set-up phase, and the memory that replicas save by it.
+"""Measures the set-up log (journal), and the memory that replicas save by it.
 
     journal.py [--release DIR] [--programs DIR] [--workers N,N…] [--repetitions N] [SECTION...]
 
 Each program runs with UNDERSTUDY_STATIC=replay; every worker has a trial replay. Medians over
 workers and repetitions are printed: the (compressed) journal against the pages that it rebuilds,
-the time of the replay against that of the phase, the replica at the buddy before and after. The
-cost of recording is the time up to an equal checkpoint, against runs with UNDERSTUDY_STATIC=image
-in turn with the others, the best of each. Nothing here passes or fails. Called by `make
-bench-journal`, which puts MPI on the PATH. Sections are programs: sem, cg, heat2d, and lmp (LAMMPS)
-if it is installed.
+the time of the replay against that of the phase, the replica at the buddy before and after its
+reduction. The cost of recording is the ratio of the shortest times from the first to the second
+checkpoint with UNDERSTUDY_STATIC=replay and with UNDERSTUDY_STATIC=image; runs of both modes
+alternate. Nothing here passes or fails. Called by `make bench-journal`, which puts MPI on the PATH.
+Sections are programs: sem, cg, heat2d, and lmp (LAMMPS) if it is installed.
 """
 
 import functools
@@ -113,12 +113,13 @@ def measure_with(bench, name, command, interval, workers, repetitions):
 
 
 def begin():
-    Table("The journal, for each worker, with one spare", "program", "workers", "journal", "rebuilt pages", "ratio", "phase", "replay",
-          "replay / phase", "with recording", "copy at the buddy", "pages that differ")
+    Table("Set-up log of each worker, with one spare", "program", "workers", "journal",
+          "rebuilt pages", "ratio", "phase", "replay", "replay / phase",
+          "time with / without recording", "replica at the buddy", "pages that differ")
 
 
 OPTIONS = {"--workers": {"default": "2,4,8", "help": "numbers of workers"}}
 
 if __name__ == "__main__":
-    main("Measures the journal of the initialisation phase.", {name: functools.partial(measure, name) for name in PROGRAMS},
+    main("Measures the set-up log.", {name: functools.partial(measure, name) for name in PROGRAMS},
          needed="sem", directory="build/examples", repetitions=3, options=OPTIONS, begin=begin)

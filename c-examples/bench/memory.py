@@ -43,8 +43,8 @@ def settings(bench, mode, interval):
 def speed(bench, arguments):
     """Time of the main loop, as a ratio to the neighbouring runs without understudy.
 
-    Of all steps, and of the second half of them, after static data have been captured, replayed and
-    elided.
+    The first ratio is that of all steps, the second one that of the second half of the steps, in
+    which static data have been captured, replayed and elided.
     """
     others = arguments.modes.split(",")
     table = Table(f"Time of the main loop, and of its second half: {WORKERS} ranks, {arguments.static} MiB of static and {DYNAMIC_MIB} MiB of "
@@ -73,7 +73,7 @@ def seeds():
 def size(bench, arguments):
     """Memory of all processes of a job in its main loop."""
     table = Table(f"Proportional set size of all processes, {WORKERS} workers with {arguments.static} MiB of static and {DYNAMIC_MIB} MiB of changing data each",
-                  "mode", "ranks", "seeds", "for each worker", "beside its own data")
+                  "mode", "ranks", "template processes", "for each worker", "without its own data")
     for mode in ("without", *arguments.modes.split(",")):
         sums = []
         for _ in range(arguments.repetitions):

@@ -10,11 +10,11 @@ unmodified. The size of the problem is constant, so each worker has a smaller sh
 workers (strong scaling). Nothing here passes or fails. Called by `make bench-scaling`, which puts
 MPI on the PATH.
 
-Sections: memory (figure 3a: static data, their replacement, replicas of dynamic data, in each
-worker), checkpoint (figure 4: in memory, on disk, compared with a step), recovery (figure 5: after
-one failure, with replicas of static data and with their log, and the cost of a start), failures
-(figure 6: several workers killed at once). With more ranks than processors, the results include the
-sharing of processors.
+Sections: memory (figure 3a: static data, the log that replaces them, replicas of dynamic data, in
+each worker), checkpoint (figure 4: in memory, on disk, compared with the time between two
+checkpoints), recovery (figure 5: after one failure, with replicas of static data and with their
+log, and the cost of a start), failures (figure 6: several workers killed at once). With more ranks
+than processors, the results include the sharing of processors.
 """
 
 import os
@@ -32,7 +32,7 @@ PAGE = 4096
 SEM = ROOT / "build/examples/sem"
 DEGREE, ENDLESS = 10, 100000
 INTERVAL = "60calls"
-# A checkpoint is measured after the static data have been captured by the first ones.
+# Checkpoints are measured from this one on; earlier checkpoints also capture static data.
 FIRST = 3
 AT_ONCE = (1, 2, 3)
 
@@ -99,13 +99,14 @@ def mib(value):
 
 
 def memory(bench, arguments):
-    table = Table("Memory of a worker by part, static data kept as a log (figure 3a)", "workers", "static data", "their log", "log / static data",
-                  "copy of the rest", "a checkpoint's pages", "proportional set size", "of a rank without the layer")
+    table = Table("Memory of a worker by part, static data stored as a log (figure 3a)", "workers",
+                  "static data", "their log", "log / static data", "replica of the rest",
+                  "a checkpoint's pages", "proportional set size", "that of a rank without understudy")
     for workers in over_workers(arguments):
         thinned, dynamic, own = [], [], []
 
         def look(run):
-            thinned.extend(run.wait_for(has_thinned(workers), "thin copies").values())
+            thinned.extend(run.wait_for(has_thinned(workers), "reduced replicas").values())
             dynamic.extend(event["bytes"] for event in run.events("capture") if event["epoch"] >= FIRST)
             own.append(jobs.memory(run.pids(workers))[1] / workers)
 
@@ -125,7 +126,7 @@ def memory(bench, arguments):
 
 
 def write_out(path_and_bytes):
-    """Work of a rank that keeps its checkpoint on disk."""
+    """Does the work of a rank that stores its checkpoint on disk."""
     path, count = path_and_bytes
     with open(path, "wb", buffering=0) as file:
         file.write(os.urandom(count))
@@ -191,8 +192,9 @@ def begun(bench, layer, workers):
 
 
 def recovery(bench, arguments):
-    table = Table("From the kill of a worker to the return of the last rank, and start (figure 5)", "workers", "copies of static data", "their log",
-                  "start without", "with")
+    table = Table("From the kill of a worker until the last rank has resumed, and start (figure 5)",
+                  "workers", "replicas of static data", "their log", "start without understudy",
+                  "start with understudy")
     for workers in over_workers(arguments):
         took = [median(recover(bench, arguments, workers, mode, [1]) for _ in range(arguments.repetitions)) for mode in ("image", "replay")]
         starts = [median(begun(bench, layer, workers) for _ in range(arguments.repetitions)) for layer in (False, True)]
@@ -202,8 +204,9 @@ def recovery(bench, arguments):
 def failures(bench, arguments):
     workers = max(over_workers(arguments))
     columns = [f"{count} at once" for count in AT_ONCE]
-    table = Table(f"From the kill of several of {workers} workers to the return of the last rank (figure 6)", "static data", *columns)
-    for mode, name in (("image", "copies"), ("replay", "log")):
+    table = Table(f"From the kill of several of {workers} workers until the last rank has resumed "
+                  "(figure 6)", "static data", *columns)
+    for mode, name in (("image", "replicas"), ("replay", "log")):
         # Neighbours store each other's replicas: every second worker is killed.
         times = [median(recover(bench, arguments, workers, mode, range(0, 2 * count, 2)) for _ in range(arguments.repetitions))
                  for count in AT_ONCE]

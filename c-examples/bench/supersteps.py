@@ -3,9 +3,9 @@
 
     supersteps.py [--release DIR] [--programs DIR] [--repetitions N] [--side N] [--steps N]
 
-Jobs alternate; ratios are medians of those of neighbouring jobs. Processor time is that of the
-whole job minus that of a job that makes no steps. Called by `make bench-supersteps`, which puts MPI
-on the PATH.
+Jobs alternate; a ratio is the median of the ratios of neighbouring jobs. Processor time is that of
+the whole job minus that of a job that makes no steps. Called by `make bench-supersteps`, which puts
+MPI on the PATH.
 """
 
 import statistics
@@ -54,14 +54,16 @@ def supersteps(bench, arguments):
     sides = {
         "by hand": Side(("--by-hand",)),
         "skeleton": Side(),
-        "skeleton, under the layer": Side(layer=True),
-        "the same, a rank is killed": Side(layer=True, kills=True),
+        "skeleton, under understudy": Side(layer=True),
+        "skeleton, under understudy, a rank is killed": Side(layer=True, kills=True),
     }
     for _ in range(arguments.repetitions):
         for side in sides.values():
             side.once(bench, arguments)
-    table = Table(f"relax, {arguments.side} x {arguments.side} cells, {arguments.steps} supersteps, {RANKS} ranks, a checkpoint every {EVERY}", "way",
-                  "processor time", "of the first", "of the one before", "best", "aim", "wall time", "captured, of one array", "kill to resumed")
+    table = Table(f"relax, {arguments.side} x {arguments.side} cells, {arguments.steps} supersteps, "
+                  f"{RANKS} ranks, a checkpoint every {EVERY}", "way", "processor time",
+                  "ratio to the first row", "ratio to the row before", "best", "aim", "wall time",
+                  "captured / one array", "kill to resumed")
     first = sides["by hand"]
     before = first
     for (name, side), aim in zip(sides.items(), (None, 1.03, 1.08, None)):

@@ -6,7 +6,7 @@
  * Rank 0 prints `alone x` and `several x` for the main thread before and after the
  * program has created another thread, and `other x` for that thread. Values are
  * seconds, the best of ROUNDS rounds. Without `multiple` the program requests
- * MPI_THREAD_FUNNELED, and only the main thread calls.
+ * MPI_THREAD_FUNNELED, and only the main thread calls MPI.
  */
 #include <pthread.h>
 #include <stdio.h>

@@ -16,7 +16,7 @@ const STEP: f64 = 38.0;
 
 /// Style sheet with light bars and dark words in them.
 ///
-/// Words beside the bars are grey, or in the colours that the reader's system requests.
+/// Words beside the bars have other colours in a light and in a dark environment.
 const STYLE: &str = "text{font:13px \
     system-ui,sans-serif;fill:#57606a}.in{fill:#14181d}.dead{fill:#cf222e;font-weight:bold}.end{text-anchor:end}.compute{fill:#9fd08c}.cut{fill:#5aa9e6}.recovery{fill:#f2a65a}.wait{fill:#c4ccd4}.line{stroke:#8b949e;stroke-dasharray:4 \
     3}.back{stroke:#cf222e;fill:none;stroke-width:1.5}@media(prefers-color-scheme:dark){text{fill:#c9d1d9}.in{fill:#14181d}.dead{fill:#ff7b72}.back{stroke:#ff7b72}}";
@@ -27,10 +27,10 @@ fn main() {
         panic!("usage: picture EVENTS PICTURE.svg");
     };
     let report = Report::new(Job::load(Path::new(events)).expect("a run was recorded there"));
-    let it = report.recoveries.first().expect("a rank died in it");
+    let recovery = report.recoveries.first().expect("the run has a recovery");
     std::fs::write(
         picture,
-        Drawing::new(&report.timeline.iter().collect::<Vec<_>>(), it).svg(it),
+        Drawing::new(&report.timeline.iter().collect::<Vec<_>>(), recovery).svg(recovery),
     )
     .expect("the picture can be written");
 }
@@ -49,24 +49,27 @@ struct Drawing<'a> {
 }
 
 impl<'a> Drawing<'a> {
-    fn new(events: &'a [Event], it: &Recovery) -> Self {
-        let killed = it
+    fn new(events: &'a [Event], recovery: &Recovery) -> Self {
+        let killed = recovery
             .failed
             .iter()
             .find_map(|failed| failed.killed_ns)
-            .expect("by a fault");
-        let noticed = it.detected_ns.expect("it was noticed").max(killed);
-        let resumed = it.resumed_ns.expect("it was recovered from");
+            .expect("an injected fault has killed the rank");
+        let noticed = recovery
+            .detected_ns
+            .expect("the failure was detected")
+            .max(killed);
+        let resumed = recovery.resumed_ns.expect("the program has resumed");
         let is_cut = |event: &&Event| match event.kind {
-            Kind::Capture { epoch, .. } => Some(epoch) == it.epoch,
+            Kind::Capture { epoch, .. } => Some(epoch) == recovery.epoch,
             _ => false,
         };
         let captured = events.iter().filter(is_cut).map(|event| event.at_ns);
         let cut = captured
             .filter(|at| *at < killed)
             .max()
-            .expect("it was cut");
-        let part = (resumed - cut) / 4;
+            .expect("the restored checkpoint was captured");
+        let margin = (resumed - cut) / 4;
         let ranks = events.iter().filter_map(|event| match event.kind {
             Kind::Start { role, .. } => Some((event.rank, role)),
             _ => None,
@@ -74,8 +77,8 @@ impl<'a> Drawing<'a> {
         Self {
             events,
             ranks: ranks.collect(),
-            from: cut - part,
-            to: resumed + 2 * part,
+            from: cut - margin,
+            to: resumed + 2 * margin,
             killed,
             noticed,
             resumed,
@@ -89,20 +92,20 @@ impl<'a> Drawing<'a> {
         LEFT + share * (WIDTH - LEFT - RIGHT)
     }
 
-    fn svg(&self, it: &Recovery) -> String {
+    fn svg(&self, recovery: &Recovery) -> String {
         let bottom = TOP + STEP * self.ranks.len() as f64;
-        let failed = it.failed[0].rank;
-        let by = it.takeovers.first().expect("a spare took over");
-        let what = format!(
+        let failed = recovery.failed[0].rank;
+        let takeover = recovery.takeovers.first().expect("a spare took over");
+        let title = format!(
             "Rank {failed} is killed; all workers return to checkpoint {}, and rank {}, a spare, \
              continues as worker {}",
-            it.epoch.expect("a checkpoint"),
-            by.rank,
-            by.as_worker.0
+            recovery.epoch.expect("a checkpoint"),
+            takeover.rank,
+            takeover.as_worker.0
         );
         let mut out = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {}\" role=\"img\" \
-             aria-label=\"{what}\"><title>{what}</title><style>{STYLE}</style>\n",
+             aria-label=\"{title}\"><title>{title}</title><style>{STYLE}</style>\n",
             bottom + 64.0
         );
         for (row, (rank, role)) in self.ranks.iter().enumerate() {
@@ -121,7 +124,7 @@ impl<'a> Drawing<'a> {
                     "dead",
                     "✕ killed",
                 );
-            } else if *rank == by.rank {
+            } else if *rank == takeover.rank {
                 self.bar(&mut out, y, "wait", self.from, self.noticed);
                 self.bar(&mut out, y, "recovery", self.noticed, self.resumed);
                 self.bar(&mut out, y, "compute", self.resumed, self.to);
@@ -131,21 +134,21 @@ impl<'a> Drawing<'a> {
                 self.bar(&mut out, y, "compute", self.resumed, self.to);
             }
             self.cuts(&mut out, y, *rank);
-            if *rank == by.rank {
+            if *rank == takeover.rank {
                 text(&mut out, LEFT + 8.0, y + 17.0, "in", "sleeps");
-                let now = format!("is worker {} now", by.as_worker.0);
+                let now = format!("is worker {} now", takeover.as_worker.0);
                 text(&mut out, self.x(self.resumed) + 8.0, y + 17.0, "in", &now);
             }
         }
-        self.remarks(&mut out, it, bottom);
+        self.remarks(&mut out, recovery, bottom);
         out.push_str("</svg>\n");
         out
     }
 
-    /// Draws the words above and below the bars.
-    fn remarks(&self, out: &mut String, it: &Recovery, bottom: f64) {
+    /// Draws the lines and words above and below the bars, and the legend.
+    fn remarks(&self, out: &mut String, recovery: &Recovery, bottom: f64) {
         let (cut, resumed) = (self.x(self.cut), self.x(self.resumed));
-        let epoch = it.epoch.expect("a checkpoint");
+        let epoch = recovery.epoch.expect("a checkpoint");
         let _ = writeln!(
             out,
             "<path class=\"line\" d=\"M{cut:.1} {} V{bottom:.1}\"/><path class=\"back\" \

@@ -37,8 +37,11 @@ fn workers_are_counted_as_for_mpirun() {
     let refused = |words: &[&str]| String::from_utf8(understudy(words).stderr).unwrap();
     let program = ["--", "/nowhere/solver", "-np", "3"];
     for words in [["run", "-np", "x"], ["run", "-n", "x"]] {
-        let said = refused(&[&words[..], &program].concat());
-        assert!(said.contains("invalid value 'x' for '--workers"), "{said}");
+        let message = refused(&[&words[..], &program].concat());
+        assert!(
+            message.contains("invalid value 'x' for '--workers"),
+            "{message}"
+        );
     }
 }
 

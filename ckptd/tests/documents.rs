@@ -132,7 +132,7 @@ fn the_book_has_every_page_of_docs() {
     assert_eq!(listed, pages.collect());
 }
 
-/// The statuses by which understudy ends jobs are explained.
+/// The page of exit statuses explains each status of the catalogue.
 #[test]
 fn every_exit_status_has_a_section() {
     let read = |file: &str| std::fs::read_to_string(root().join(file)).unwrap();
@@ -195,7 +195,7 @@ fn sources_that_documents_name_exist() {
     }
 }
 
-/// `rust-version` is what the README and the recipe for Spack ask for.
+/// The README and Spack's recipe require the `rust-version` of the workspace.
 #[test]
 fn the_oldest_rust_is_named_once() {
     let oldest = env!("CARGO_PKG_RUST_VERSION");

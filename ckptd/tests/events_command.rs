@@ -247,7 +247,9 @@ fn a_torn_file_is_a_note() {
     assert_eq!(events(dir.path(), &[]).0, 0);
 }
 
-/// The failure that ends a job has no recovery that reports it.
+/// A failure ends the job: the outcome names the reason, and the failure is counted.
+///
+/// No recovery reports this failure.
 #[test]
 fn a_lost_job_has_an_outcome_and_all_its_failures() {
     let dir = tempfile::tempdir().unwrap();
@@ -287,7 +289,10 @@ fn a_lost_job_has_an_outcome_and_all_its_failures() {
     assert!(out.contains("rank 1 (worker 1), SIGKILL"), "{out}");
 }
 
-/// No worker could record the cause.
+/// All workers are killed at once: `run.json` gives the outcome.
+///
+/// No event file has the cause. After the end of a job by a signal, the outcome names the signal,
+/// and no process counts as failed.
 #[test]
 fn a_job_with_only_failed_workers_is_reported_as_lost() {
     let dir = tempfile::tempdir().unwrap();
@@ -324,7 +329,7 @@ fn a_job_with_only_failed_workers_is_reported_as_lost() {
     assert!(!page.contains("still runs"));
 }
 
-/// With `--spares 0` there is no spare that could take over.
+/// A replacement that was not among the first spares is called a new process.
 #[test]
 fn a_process_that_was_started_anew_is_no_spare() {
     let dir = tempfile::tempdir().unwrap();
@@ -356,11 +361,11 @@ fn advice_from_damaged_files_is_not_called_well() {
     assert_eq!(advise().status.code(), Some(0));
     std::fs::write(dir.path().join("rank-1.events"), b"garbage").unwrap();
     let output = advise();
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{said}");
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{message}");
     assert!(
-        said.contains("rank-1.events: is not an event file"),
-        "{said}"
+        message.contains("rank-1.events: is not an event file"),
+        "{message}"
     );
 }
 

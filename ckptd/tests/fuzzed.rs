@@ -11,6 +11,7 @@ use understudy_report::{Job, Live, Report};
 #[path = "../../fuzz/src/lib.rs"]
 mod fuzz;
 
+/// Fails if `act` allocates more than `most` bytes at once.
 fn limited(most: usize, act: impl FnOnce()) -> Result<(), TestCaseError> {
     let got = recording_allocator::largest(act);
     prop_assert!(got <= most, "{got} bytes at once");
@@ -52,7 +53,9 @@ proptest! {
     }
 }
 
-/// Found by `make fuzz`: sums overflowed beyond the largest number.
+/// Sums beyond the largest number are shown as the largest number.
+///
+/// Regression test: `make fuzz` has found sums that overflowed.
 #[test]
 fn sums_of_absurd_numbers_are_the_largest() {
     let directory = tempfile::tempdir().unwrap();

@@ -57,10 +57,10 @@ fn json_of(dir: &Path) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// More pages than a section of the file has.
+/// `inspect` counts the pages whose content another worker has, at the same place or elsewhere.
 ///
-/// All workers have a table at one place, two workers have a page at different places, and each has
-/// its own data.
+/// All workers have a table, two of them at the same place; two workers have a page at different
+/// places, and each has its own data. The pages of a worker fill more than one section of its file.
 #[test]
 fn pages_that_other_workers_have_are_counted_by_content() {
     let dir = tempfile::tempdir().unwrap();

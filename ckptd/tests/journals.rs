@@ -57,7 +57,7 @@ fn journals_are_added_up_by_place() {
     for (rank, writer) in (0..).zip(&writers) {
         writer.emit(Epoch(1), start(rank, Role::Worker(Worker(rank)), 2));
     }
-    let tell = |worker: u32, journal, kept, rows, (other_places, others)| {
+    let emit = |worker: u32, journal, kept, rows, (other_places, others)| {
         let calls = JournalCalls {
             worker: Worker(worker),
             journal,
@@ -69,8 +69,8 @@ fn journals_are_added_up_by_place() {
         writers[worker as usize].emit(Epoch(1), Kind::JournalCalls { calls });
     };
     let none = (0, Amount::default());
-    // Of an earlier phase.
-    tell(
+    // The table of an earlier phase, which the worker's next table replaces.
+    emit(
         0,
         amount(1, 1),
         Some(7),
@@ -81,21 +81,21 @@ fn journals_are_added_up_by_place() {
         row("MPI_Bcast", "main+0x10 (a)", amount(3, 600)),
         row("MPI_Recv", "read+0x8 (a)", amount(4, 300)),
     ];
-    tell(0, amount(7, 900), Some(100), rows, none);
+    emit(0, amount(7, 900), Some(100), rows, none);
     let rows = vec![
         row("MPI_Recv", "read+0x8 (a)", amount(5, 500)),
         row("MPI_Recv", "<b>", amount(1, 80)),
     ];
-    tell(1, amount(13, 600), None, rows, (2, amount(7, 20)));
+    emit(1, amount(13, 600), None, rows, (2, amount(7, 20)));
     let (text, events) = inspect(dir.path());
-    let it = &events["journal_calls"];
-    assert_eq!(it["total"], json!({"count": 20, "bytes": 1500}));
+    let calls = &events["journal_calls"];
+    assert_eq!(calls["total"], json!({"count": 20, "bytes": 1500}));
     assert_eq!(
-        (&it["workers"], &it["kept"], &it["not_kept"]),
+        (&calls["workers"], &calls["kept"], &calls["not_kept"]),
         (&json!(2), &json!(100), &json!(1))
     );
     assert_eq!(
-        it["rows"],
+        calls["rows"],
         json!([
             {"procedure": "MPI_Recv", "place": "read+0x8 (a)", "calls": {"count": 9, "bytes": 800}},
             {"procedure": "MPI_Bcast", "place": "main+0x10 (a)", "calls": {"count": 3, "bytes": 600}},
@@ -118,7 +118,7 @@ fn journals_are_added_up_by_place() {
     assert!(page.contains("&lt;b&gt;"));
 }
 
-/// Builds before the removal of the traffic counts have written such records.
+/// A record of traffic counts, which earlier builds have written, is skipped.
 #[test]
 fn records_of_traffic_are_decoded_and_not_reported() {
     let dir = tempfile::tempdir().unwrap();

@@ -13,7 +13,7 @@ const CHECKPOINTS: u64 = 1_000;
 /// Limit of a command's peak memory in KiB, less than the size of the files.
 const MOST_KIB: u64 = 18 << 10;
 
-/// Records of a checkpoint of a rank, as the runtime writes them.
+/// Records that the runtime writes for a checkpoint of a rank, and a long record.
 fn checkpoint(epoch: Epoch, rank: u32) -> [Kind; 6] {
     let (bytes, ns) = (40_960, 150_000);
     [
@@ -43,14 +43,15 @@ fn checkpoint(epoch: Epoch, rank: u32) -> [Kind; 6] {
             ns,
         },
         Kind::Commit { epoch, ns },
-        // Long records, since the many short ones of a job of days would take longer to write.
+        // A long record at each checkpoint makes the files as long as those of a job of days,
+        // whose many short records would take longer to write.
         Kind::Config {
             settings: vec![("UNDERSTUDY_DISK".into(), "x".repeat(1300))],
         },
     ]
 }
 
-/// Writes the files of a job with a checkpoint every 10 s for days.
+/// Writes the files of a job with a checkpoint every 10 s for 2.8 hours.
 fn job(directory: &Path) {
     let begin = monotonic_ns();
     for rank in 0..RANKS {
@@ -102,7 +103,9 @@ fn peak_of_children() -> u64 {
     usage.ru_maxrss as u64
 }
 
-/// A single test, since the peak is that of all children of this process.
+/// Each command reads files that are longer than the memory that it may use.
+///
+/// The file has a single test, because the measured peak is that of all children of this process.
 #[test]
 fn commands_need_little_memory_for_long_files() {
     let directory = tempfile::tempdir().unwrap();
@@ -141,7 +144,9 @@ fn own_peak() -> u64 {
     peak.unwrap().parse().unwrap()
 }
 
-/// Checks a sparse file of 20 GiB: the data after the last record are damage.
+/// Checks that a hole after the last record is damage, and is not read.
+///
+/// The hole has almost 20 GiB.
 fn a_hole_is_not_read(directory: &Path) {
     let path = directory.join(file_name(ProcessNumber(0)));
     let file = std::fs::File::options().write(true).open(path).unwrap();

@@ -45,7 +45,7 @@ fn job_with_kills(random: &mut Random, length: u64, kills: u64, rollbacks: u64) 
         );
         let seed = random.next();
         let takeover = (round > 0).then_some(high_water);
-        let part = WriterPlan {
+        let plan = WriterPlan {
             relay: &relay,
             cut_file: &cuts,
             seed,
@@ -54,7 +54,7 @@ fn job_with_kills(random: &mut Random, length: u64, kills: u64, rollbacks: u64) 
             to: length,
             rollbacks,
         };
-        let mut child = writer(&part);
+        let mut child = writer(&plan);
         if round < kills {
             std::thread::sleep(Duration::from_micros(2000 + random.below(30_000)));
             child.kill().unwrap();
@@ -75,9 +75,9 @@ fn job_with_kills(random: &mut Random, length: u64, kills: u64, rollbacks: u64) 
             "an orderly end removes the ledger"
         );
         // A writer that has written everything may have been killed while it exited.
-        let may_have_asked = status.success() || high_water == place(length);
+        let may_have_requested_removal = status.success() || high_water == place(length);
         assert!(
-            ledger.exists() || may_have_asked,
+            ledger.exists() || may_have_requested_removal,
             "a kill does not remove the ledger"
         );
         from = last_cut(&cuts);
@@ -140,9 +140,7 @@ fn killed_between_takeover_and_first_byte() {
     observer.remove().unwrap();
 }
 
-/// Lines with times, which have another length when they are printed again.
-///
-/// No other line is affected.
+/// Lines with times have another length after a rollback: each line is shown once.
 #[test]
 fn lines_of_another_length() {
     let dir = tempfile::tempdir().unwrap();
@@ -175,7 +173,7 @@ fn slow_reader_and_nonblocking_stdout() {
     set_nonblocking(&real);
     let relay = relay(&dir.path().join("ledger"), real, None);
     let to = 3_000_000;
-    let part = WriterPlan {
+    let plan = WriterPlan {
         relay: &relay,
         cut_file: &cuts,
         seed: random.next(),
@@ -184,7 +182,7 @@ fn slow_reader_and_nonblocking_stdout() {
         to,
         rollbacks: 40,
     };
-    let mut child = writer(&part);
+    let mut child = writer(&plan);
     let reader = std::thread::spawn(move || {
         let (mut file, mut all, mut piece) = (File::from(real_read), Vec::new(), vec![0; 30_000]);
         loop {
@@ -321,9 +319,10 @@ fn without_a_ledger_output_continues() {
     );
 }
 
-/// The rank and the manager of the job were killed while the relay started.
+/// A relay whose job has ended removes its ledger; otherwise the ledger stays.
 ///
-/// No other process removes the ledger.
+/// No other process removes the ledger if the rank and the manager of the job are killed while the
+/// relay starts.
 #[test]
 fn a_relay_removes_the_ledger_if_its_job_has_ended() {
     let dir = tempfile::tempdir().unwrap();
@@ -376,7 +375,7 @@ fn kill(pid: u32, signal: i32) {
 
 #[allow(unsafe_code)]
 fn set_nonblocking(fd: &OwnedFd) {
-    // SAFETY: fcntl(2) with a descriptor and a flag.
+    // SAFETY: fcntl(2) with an open descriptor and a flag accesses no memory.
     let result = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) };
     assert_eq!(result, 0);
 }

@@ -146,12 +146,12 @@ fn lease(client: &mut Client, job: &str, round: u64, worker: u32) -> Answer {
         failed: place("a"),
         copies: vec![place("b")],
     };
-    let ask = Request::Lease {
+    let request = Request::Lease {
         job: job.into(),
         round,
         needs: vec![need],
     };
-    client.request(&ask, LIMIT).expect("answered")
+    client.request(&request, LIMIT).expect("answered")
 }
 
 fn leased(answer: Answer) -> Vec<u32> {
@@ -168,8 +168,12 @@ fn status(client: &mut Client) -> Vec<JobStatus> {
     }
 }
 
-/// Returns the last events of a job when the condition is true.
-fn events_when(client: &mut Client, job: &str, is_so: impl Fn(&[String]) -> bool) -> Vec<String> {
+/// Polls the last events of a job until they meet the condition, and returns them.
+fn events_when(
+    client: &mut Client,
+    job: &str,
+    condition: impl Fn(&[String]) -> bool,
+) -> Vec<String> {
     loop {
         let status = status(client);
         let job = status
@@ -177,7 +181,7 @@ fn events_when(client: &mut Client, job: &str, is_so: impl Fn(&[String]) -> bool
             .find(|status| status.job == job)
             .expect("known");
         let events: Vec<String> = job.events.iter().map(|event| event.what.clone()).collect();
-        if is_so(&events) {
+        if condition(&events) {
             return events;
         }
         std::thread::sleep(Duration::from_millis(5));
@@ -199,7 +203,7 @@ fn spares_are_registered_leased_used_and_removed() {
     assert_eq!(leased(lease(&mut asker, "job", 1, 0)), [5]);
     assert_eq!(leased(lease(&mut asker, "job", 1, 0)), [5]);
     two.notify(&Request::Replaced { worker: Worker(0) })
-        .expect("told");
+        .expect("sent");
     drop(two);
     drop(one);
     let events = events_when(&mut asker, "job", |events| events.len() >= 5);
@@ -281,7 +285,7 @@ fn hostile_and_slow_clients_block_no_other_client() {
     assert_eq!(register(&mut good, "job", 4, "a"), Answer::Welcome);
     let mut remote = daemon
         .remote(TOKENS[0])
-        .expect("there is room for who proves something");
+        .expect("there is room for clients that prove a token");
     assert_eq!(register(&mut remote, "job", 4, "a"), Answer::Welcome);
     assert_eq!(leased(lease(&mut good, "job", 1, 0)), [4]);
     drop((kept, greedy, deaf, strangers));
@@ -353,12 +357,14 @@ fn figures_for_prometheus() {
     assert_eq!(elsewhere.status.code(), Some(1));
 }
 
+/// A client of another user gets no answer.
+///
 /// Root can enter every directory, so the daemon itself must check the peer's user.
 #[test]
 fn another_user_is_turned_away() {
     const UNPRIVILEGED_USER: u32 = 65534;
     if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: only root can be two users");
+        eprintln!("skipped: only root can start a process of another user");
         return;
     }
     let directory = private_directory();
@@ -433,6 +439,6 @@ fn what_a_killed_job_has_left_is_removed_and_nothing_else() {
     others
         .iter()
         .for_each(|path| drop(std::fs::remove_file(path)));
-    assert!(kept, "files of others are gone");
+    assert!(kept, "files that are not of a killed job are gone");
     assert!(text.contains("understudy_remains_removed_total "), "{text}");
 }

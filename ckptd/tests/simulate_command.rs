@@ -42,18 +42,16 @@ fn the_papers_machines_match_its_equations() {
             ("log", log, computing),
             ("dataflow", dataflow, computing),
         ] {
-            let it = &found["strategies"][name];
-            assert_near(&it["recomputed"], tasks * counted, part);
-            assert_near(&it["energy_j"], tasks * counted * 500.0, part);
-            assert_near(&it["time_s"], time, 0.02);
-            assert_near(&it["expected"]["recomputed"], tasks, 0.006);
-            assert_near(&it["expected"]["time_s"], time, 0.001);
-            assert_near(
-                &it["failures"],
-                it["expected"]["failures"].as_f64().unwrap(),
-                0.1,
-            );
-            assert!(it["deviation"]["recomputed"].as_f64().unwrap() > 0.0);
+            let strategy = &found["strategies"][name];
+            let expected = &strategy["expected"];
+            assert_near(&strategy["recomputed"], tasks * counted, part);
+            assert_near(&strategy["energy_j"], tasks * counted * 500.0, part);
+            assert_near(&strategy["time_s"], time, 0.02);
+            assert_near(&expected["recomputed"], tasks, 0.006);
+            assert_near(&expected["time_s"], time, 0.001);
+            let failures = expected["failures"].as_f64().unwrap();
+            assert_near(&strategy["failures"], failures, 0.1);
+            assert!(strategy["deviation"]["recomputed"].as_f64().unwrap() > 0.0);
         }
     }
 }
@@ -66,7 +64,7 @@ fn a_machine_on_which_global_rollback_never_ends_is_no_error() {
     assert!(found["strategies"]["log"]["failures"].as_f64().unwrap() > 100.0);
     let text = String::from_utf8(understudy(line).stdout).unwrap();
     assert!(
-        text.contains("With global rollback it never ends"),
+        text.contains("With global rollback the run never ends"),
         "{text}"
     );
 }
@@ -125,7 +123,7 @@ fn the_model_needs_no_simulation() {
     }
 }
 
-/// The first line of tables 5.2 and 5.3 of Liu's thesis.
+/// The first line of tables 5.2 and 5.3 of Liu's thesis is reproduced.
 #[test]
 fn advice_has_all_equations_of_the_thesis() {
     let line = "advise --cost 0.2434s --mtbf 5000s --time 1233.42s --recovery 9.8981s";
@@ -137,8 +135,8 @@ fn advice_has_all_equations_of_the_thesis() {
         1233.42 * (1.0 + 9.8981 / 5000.0),
         1e-9,
     );
-    let of = |name: &str| found[name].as_f64().unwrap();
-    let penalty = of("expected_with") / of("expected_local") - 1.0;
+    let value = |name: &str| found[name].as_f64().unwrap();
+    let penalty = value("expected_with") / value("expected_local") - 1.0;
     assert_near(&found["penalty"], penalty, 1e-9);
     assert_near(&found["penalty_of_cost"], penalty, 0.01);
     let text = String::from_utf8(understudy(line).stdout).unwrap();

@@ -1,4 +1,4 @@
-//! Files of the disk level.
+//! Checkpoint files of the disk level.
 #![no_main]
 
 use understudy_fuzz::{epoch_reader, recording_allocator};

@@ -4,13 +4,13 @@ use super::sums;
 use understudy_formats::epochs::epoch_format::{Decoder, Encoder, EpochError, SECTION_PAGES};
 use understudy_formats::pages::PAGE_SIZE;
 
-/// Largest permitted allocation, whatever the file claims: a section, also written again.
+/// Largest permitted allocation for a short file: buffers of a section, whatever the file claims.
 pub const MAX_ALLOCATION: usize = 4 << 20;
 
 /// Reads all bytes but the first as a checkpoint file.
 ///
-/// The first byte decides if checksums are corrected. A file that can be read completely can be
-/// written again.
+/// The first byte decides if checksums are corrected. A file that can be read completely must have
+/// an equal head and state after it was written again.
 pub fn drive(bytes: &[u8]) {
     let Some((&how, bytes)) = bytes.split_first() else {
         return;

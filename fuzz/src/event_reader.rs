@@ -14,8 +14,8 @@ pub const MAX_ALLOCATION: usize = 16 * understudy_formats::events::MAX_PAYLOAD;
 
 /// Reads all bytes but the first two as event files.
 ///
-/// The first byte determines the number of ranks, and if checksums are corrected. The second is the
-/// place where the follower first finds the end of the file.
+/// The first byte determines the number of ranks, and if checksums are corrected. The second byte
+/// determines where the follower first finds the end of the file.
 pub fn drive(bytes: &[u8]) {
     let [how, cut, bytes @ ..] = bytes else {
         return;
@@ -28,15 +28,15 @@ pub fn drive(bytes: &[u8]) {
             sums::events(&mut file);
         }
         let path = directory.path().join(file_name(ProcessNumber(rank)));
-        same_when_followed(&path, &file, usize::from(*cut) * file.len() / 255);
+        check_follower(&path, &file, usize::from(*cut) * file.len() / 255);
     }
     report(directory.path());
 }
 
-/// Checks that the follower gets what the reader reads.
+/// Checks that the follower returns the records and the damage that the reader returns.
 ///
-/// Records can be written again.
-fn same_when_followed(path: &Path, file: &[u8], cut: usize) {
+/// Also checks that each record is equal after it was written and read again.
+fn check_follower(path: &Path, file: &[u8], cut: usize) {
     let (read, damage) = read(file);
     for record in &read {
         if let Some(frame) = encode_record(record) {

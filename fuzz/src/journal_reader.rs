@@ -7,7 +7,9 @@ mod format;
 use format::Journal;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Largest permitted allocation for a file of this length: its content, compressed before.
+/// Largest permitted allocation for a file of this length.
+///
+/// The file is compressed, so its content can be many times as long.
 pub fn max_allocation(length: usize) -> usize {
     (1 << 20) + (32 << 10) * length
 }
@@ -17,8 +19,8 @@ const MAX_CALLS: usize = 10_000;
 
 /// Reads all bytes but the first as a set-up log.
 ///
-/// The first byte decides if the checksum is corrected, and if the content is compressed here. A
-/// log that was read can be written again.
+/// The first byte decides if the checksum is corrected, and if the content is compressed here. The
+/// records of a log must be equal after they were written and read again.
 pub fn drive(bytes: &[u8]) {
     let Some((&how, content)) = bytes.split_first() else {
         return;

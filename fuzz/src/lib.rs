@@ -1,7 +1,8 @@
-//! Bodies of the fuzz targets.
+//! Bodies of fuzz targets for files, messages and settings.
 //!
-//! `ckptd/tests/fuzzed.rs` runs them with random bytes, so that all test runs compile and execute
-//! them.
+//! `ckptd/tests/fuzzed.rs` runs the modules below with random bytes, so that all test runs compile
+//! and execute them. The other targets run functions of the crates that they test, or have a module
+//! of their own.
 
 pub mod epoch_reader;
 pub mod event_reader;

@@ -17,7 +17,8 @@ fn note(size: usize) {
     let _ = LARGEST.try_with(|largest| largest.set(largest.get().max(size)));
 }
 
-// SAFETY: the system's allocator does the work.
+// SAFETY: each call is passed to the system's allocator, which meets the contract; `note` does not
+// allocate.
 unsafe impl GlobalAlloc for RecordingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         note(layout.size());
@@ -40,7 +41,7 @@ unsafe impl GlobalAlloc for RecordingAllocator {
 #[global_allocator]
 static ALLOCATOR: RecordingAllocator = RecordingAllocator;
 
-/// Returns the largest allocation of `act`.
+/// Returns the size of the largest allocation that this thread makes in `act`.
 pub fn largest(act: impl FnOnce()) -> usize {
     LARGEST.set(0);
     act();

@@ -1,7 +1,7 @@
 //! Corrects magic numbers, versions and checksums in otherwise arbitrary bytes.
 //!
-//! Without this, no code after a checksum would be reached. Everything is corrected in place, so
-//! that a fuzzer's bytes keep their positions.
+//! Without correct checksums, the code behind a check would not be reached. All corrections are in
+//! place, so that a fuzzer's bytes keep their positions.
 
 use bincode::config::standard;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
@@ -25,6 +25,7 @@ pub fn wire(bytes: &mut [u8]) {
     }
 }
 
+/// Corrects an event file; lengths of records are kept below 4096.
 pub fn events(bytes: &mut [u8]) {
     use understudy_formats::events::{HEADER_LEN, MAGIC, VERSION};
     let Some((head, mut rest)) = bytes.split_at_mut_checked(HEADER_LEN) else {

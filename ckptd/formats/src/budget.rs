@@ -7,7 +7,7 @@ use std::fmt;
 /// Available memory, and the limit that determines it.
 #[derive(Clone, Debug)]
 pub struct MemoryBudget {
-    /// Limit of a control group; `None` if the memory of the node leaves less.
+    /// Limit of the control group that determines `free`; `None` if the node's memory does.
     pub limit: Option<MemoryLimit>,
     /// Total bytes of the control group or of the node.
     pub bytes: u64,

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 struct GroupFiles {
     /// Files with limits, the lowest of which applies.
     ///
-    /// Above `memory.high` the kernel slows processes down.
+    /// `memory.high` counts as a limit, because the kernel slows down processes above it.
     limits: &'static [&'static str],
     usage: &'static str,
     /// Lines of memory.stat with memory that the kernel can reclaim at once.
@@ -41,7 +41,7 @@ const VERSION_2: GroupFiles = GroupFiles {
 /// Version 1 reports a huge number if a group has no limit, version 2 reports `max`.
 const NO_LIMIT: u64 = 1 << 60;
 
-/// Groups of a process in the memory controller, the innermost first.
+/// Groups of a process in the memory controller, the innermost group first.
 #[derive(Debug)]
 pub struct ControlGroups {
     levels: Vec<PathBuf>,
@@ -58,9 +58,9 @@ pub struct MemoryLimit {
 }
 
 impl MemoryLimit {
-    /// Returns the inode of the group's directory.
+    /// Returns the inode of the group's directory; 0 if it cannot be read.
     ///
-    /// All processes of a node read an equal number.
+    /// All processes of a node read an equal number for one group.
     pub fn identity(&self) -> u64 {
         fs::metadata(&self.group).map_or(0, |metadata| metadata.ino())
     }
@@ -92,8 +92,8 @@ impl ControlGroups {
         let mount = mounts
             .lines()
             .find_map(|line| GroupMount::parse(line, file_system))?;
-        // In a container the path may lead out of the mounted hierarchy. Then the root of the mount
-        // is taken as the group.
+        // In a container the path may lead out of the mounted hierarchy, or name a group that this
+        // hierarchy does not contain. Then the root of the mount is taken as the group.
         let below = Path::new(path).strip_prefix(&mount.root);
         let innermost = below.map_or(mount.point.clone(), |below| mount.point.join(below));
         let innermost = match innermost.join(files.usage).exists() || files.is_version_2() {
@@ -140,9 +140,10 @@ impl ControlGroups {
             .min_by_key(|limit| limit.free)
     }
 
-    /// Returns the number of processes of the innermost group that the kernel has killed.
+    /// Returns the number of processes that the kernel has killed for lack of memory.
     ///
-    /// The kernel kills them for lack of memory.
+    /// The number is that of the innermost group; after [`retain_limited`](Self::retain_limited),
+    /// that of the innermost group with a limit.
     pub fn kills(&self) -> u64 {
         let events = self
             .levels
@@ -220,7 +221,7 @@ fn value(text: &str, name: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// Creates a hierarchy of this version with two levels below the mount point.
+    /// Creates two levels below the mount point, the outer one with the first limit.
     fn hierarchy(point: &Path, files: &GroupFiles, limits: [&str; 2]) {
         let outer = point.join("job");
         for (level, limit) in [&outer, &outer.join("step")].into_iter().zip(limits) {
@@ -260,7 +261,7 @@ mod tests {
             assert_eq!((limit.bytes, limit.free), (1000, 700));
             assert!(limit.group.ends_with("job"));
             let without_stat = found.limit_within(600).expect("limited");
-            assert_eq!(without_stat.free, 600, "enough is left without it");
+            assert_eq!(without_stat.free, 600, "memory.stat is not read");
             assert_eq!(found.kills(), 3);
         }
     }

@@ -54,7 +54,7 @@ pub fn expected_time(work: f64, cost: f64, recovery: f64, mtbf: f64, count: f64)
     count * ((work / count + cost) / mtbf).exp_m1() * (mtbf + recovery)
 }
 
-/// Returns the number of checkpoints that minimises [`expected_time`].
+/// Returns the number of checkpoints that approximately minimises [`expected_time`].
 ///
 /// Formula: λT / √(2 (1 − e^(−λ t_c))).
 pub fn optimal_checkpoint_count(work: f64, cost: f64, mtbf: f64) -> f64 {
@@ -93,9 +93,9 @@ pub fn rollback_penalty(optimal: f64, rollback_free: f64) -> f64 {
 
 /// Returns the penalty of rollback from t_c and MTBF alone.
 ///
-/// Formula (Liu, 4.15): 1/(1 − √(2 (1 − e^(−λ t_c)))) − 1. It assumes that recoveries take equally
-/// long with and without rollback. Infinite if a checkpoint takes so long that the run makes no
-/// progress.
+/// Formula (Liu, 4.15): 1/(1 − √(2 (1 − e^(−λ t_c)))) − 1. The formula assumes that recoveries take
+/// equally long with and without rollback. The penalty is infinite if a checkpoint takes so long
+/// that the run makes no progress.
 pub fn rollback_penalty_by_cost(cost: f64, mtbf: f64) -> f64 {
     penalty_by_overhead(overhead_fraction(cost, mtbf))
 }

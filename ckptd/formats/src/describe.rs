@@ -22,7 +22,6 @@ pub enum Value {
 
 /// Type that can be converted to a [`Value`].
 pub trait Describe {
-    /// Returns the fields and their values.
     fn describe(&self) -> Value;
 }
 

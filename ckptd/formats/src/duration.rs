@@ -4,7 +4,8 @@ use std::time::Duration;
 
 /// Parses a positive duration: `500ms`, `10s`, `5m` (or `5min`), `6h`, `30d`, `5y`.
 ///
-/// A year has 365.25 days. `None` for other text, and for durations of 10¹⁰ s or more.
+/// A year has 365.25 days. `None` for other text, and for durations that are less than a nanosecond
+/// or at least 10¹⁰ s.
 pub fn parse_duration(text: &str) -> Option<Duration> {
     let (amount, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit() && c != '.')?);
     let seconds_per_unit = match unit {

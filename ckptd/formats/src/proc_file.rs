@@ -8,10 +8,11 @@ use std::os::unix::fs::FileExt;
 
 /// Initial buffer size, sufficient for most files, so that one read(2) returns the whole file.
 const INITIAL_BYTES: usize = 4096;
-/// Maximum size of a file that is read.
+/// Maximum size of a file that is read through the stored descriptor.
 ///
-/// No file below `/proc` that is read is longer. So a longer file shows that the program has closed
-/// the descriptor, and that its number now refers to a file of the program.
+/// Hardly any file below `/proc` is longer. A longer file suggests that the program has closed the
+/// descriptor, and that its number now refers to a file of the program. So the path is read
+/// instead.
 const MAX_BYTES: usize = 1 << 20;
 
 /// File below `/proc` that the main thread opens only once.
@@ -38,7 +39,7 @@ impl ProcFile {
     pub fn read(&self) -> Option<String> {
         self.main_thread_file()
             .and_then(read_whole)
-            // The program may have closed the descriptor.
+            // No descriptor of this thread, or the program may have closed the descriptor.
             .or_else(|| fs::read_to_string(self.path).ok())
     }
 

@@ -40,7 +40,7 @@ impl FailureWarning {
     /// Parses the words of a file.
     ///
     /// # Errors
-    /// The invalid word.
+    /// Fails with a message about the first invalid word.
     pub fn parse(text: &str) -> Result<FailureWarning, String> {
         let mut warning = FailureWarning::default();
         for word in text.split_whitespace() {
@@ -77,7 +77,7 @@ pub fn file_in(directory: &Path) -> PathBuf {
 /// Writes a warning for a job, atomically, because a partial warning is invalid.
 ///
 /// # Errors
-/// Errors of the file system.
+/// Fails if the file system refuses to write or rename the file.
 pub fn write(file: &Path, warning: &FailureWarning) -> io::Result<()> {
     let new = file.with_extension("new");
     fs::write(&new, warning.text())?;
@@ -86,7 +86,7 @@ pub fn write(file: &Path, warning: &FailureWarning) -> io::Result<()> {
 
 /// Identity and modification time of a file.
 ///
-/// The version changes if a program writes to the file, and if it replaces the file.
+/// The version changes when a program writes to the file or replaces the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct FileVersion {
     device: u64,
@@ -119,7 +119,8 @@ impl WarningWatch {
     /// Returns the warning in the file if it is new.
     ///
     /// # Errors
-    /// The reason why the file cannot be read or parsed, once for each version of the file.
+    /// Fails with the reason if the file cannot be read or parsed, once for each version of the
+    /// file.
     pub fn poll(&mut self, path: &Path) -> Result<Option<WarningNews>, String> {
         let Ok(metadata) = fs::metadata(path) else {
             return Ok(None);

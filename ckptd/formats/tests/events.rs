@@ -8,6 +8,7 @@ use understudy_formats::events::{
     file_name, rank_of_file_name,
 };
 
+/// Returns records of most kinds, with all stages of a recovery and all ends.
 fn every_kind() -> Vec<Kind> {
     let (epoch, recovery) = (Epoch(3), 1);
     let mut kinds = vec![
@@ -126,7 +127,9 @@ fn every_kind() -> Vec<Kind> {
     kinds
 }
 
-/// Creates a file with every kind of record; returns its bytes and the records' ends.
+/// Creates a file with the records of [`every_kind`].
+///
+/// Returns its bytes, and the end of the header and of each record.
 fn sample() -> (Vec<u8>, Vec<usize>) {
     let dir = tempfile::tempdir().unwrap();
     let writer = EventWriter::create(&dir.path().join("made/on/demand"), ProcessNumber(5));

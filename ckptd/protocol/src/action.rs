@@ -25,7 +25,7 @@ impl Action {
         Action::Order(JobOrder::Guardian { rank, message })
     }
 
-    /// Starts a process at a guardian; `anew` unless it is the first start.
+    /// Starts a process at a guardian; `anew` is false only for the job's first processes.
     pub fn start(number: ProcessNumber, at: Guardian, anew: bool) -> Action {
         Action::to_guardian(
             at,
@@ -51,7 +51,7 @@ impl Action {
         Action::Order(JobOrder::Announce { generation })
     }
 
-    /// Ends the program.
+    /// Ends the program; `is_good` is true if all workers are in `MPI_Finalize`.
     pub fn end(is_good: bool) -> Action {
         Action::Order(JobOrder::End { is_good })
     }

@@ -46,9 +46,7 @@ pub struct ProcessHistory {
     pub generation: Generation,
     /// True if the process has used MPI.
     pub has_used_mpi: bool,
-    /// True if the process was in a generation or has adopted a replica store.
-    ///
-    /// The generation must have begun.
+    /// True if the process was in a begun generation, or has adopted a replica store.
     pub was_in_generation: bool,
     /// True if the process has continued the program in a generation.
     pub has_resumed: bool,
@@ -62,6 +60,7 @@ pub struct ProcessHistory {
     pub adopted_from: Option<ProcessNumber>,
 }
 
+/// An input of the state machine.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
     /// A guardian of this node has joined; all its processes were reported
@@ -88,8 +87,8 @@ pub enum Event {
     Message(ProcessNumber, ToManager),
     /// A process has ended.
     ///
-    /// Before the first process was started, a process that was killed by the launcher's signal
-    /// stands for its guardian.
+    /// Before the first process is started, [`Ending::LauncherSignal`] reports a signal that the
+    /// launcher has sent to the guardian of this number.
     Ended(ProcessNumber, Ending),
     /// The output of a process has ended after this number of bytes on standard output.
     OutputClosed(ProcessNumber, u64),
@@ -100,5 +99,6 @@ pub enum Event {
     LibraryAborted(ProcessNumber, Generation),
     /// The job cannot continue and ends with this status.
     Abort(i32),
+    /// Time has passed ([`Job::deadline`](crate::Job::deadline)).
     Tick,
 }

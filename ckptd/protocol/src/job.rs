@@ -23,7 +23,7 @@ pub const JOIN_TIMEOUT: Duration = Duration::from_secs(120);
 /// Limit of generations in succession in which no process resumes the program.
 const MAX_FRUITLESS_GENERATIONS: u32 = 30;
 
-/// Request for placement hints, sent once in each generation.
+/// Request for placement hints, sent at most once for each generation.
 #[derive(Debug, Default)]
 struct PlacementQuery {
     is_sent: bool,
@@ -85,7 +85,7 @@ pub struct Job {
     failed_at: Option<Duration>,
     /// Time of the event being handled; before `now` if detection took time.
     happened_at: Duration,
-    /// Time limit for the failure because of which MPI libraries have aborted.
+    /// Time at which processes with aborted MPI libraries are killed, unless a generation begins.
     broken_deadline: Option<Duration>,
     /// Process that has exited without `MPI_Finalize`; true if it was in a generation.
     leaver: Option<(ProcessNumber, bool)>,
@@ -267,8 +267,8 @@ impl Job {
     /// Starts a process at this guardian, or at the guardian with the fewest processes.
     ///
     /// Another guardian is chosen if this guardian has died or already has a process: a guardian
-    /// of the same node or, if that node has none left, a guardian of a failure domain without
-    /// lost nodes.
+    /// of the same node or, if that node has none left, preferably a guardian of a failure domain
+    /// without lost nodes.
     fn start(&mut self, number: ProcessNumber, home: Guardian) {
         let load = |guardian: &Guardian| self.load.get(guardian).copied().unwrap_or(0);
         let guardian = match self.guardians.contains(&home) && load(&home) == 0 {
@@ -389,7 +389,7 @@ impl Job {
         }
     }
 
-    /// Starts processes until there are enough, at guardians of dead processes if possible.
+    /// Starts processes until enough workers live, at guardians of dead processes if possible.
     fn start_missing(&mut self) {
         self.start_adopters();
         while (self.living.len() as u32) < self.workers && !self.guardians.is_empty() {
@@ -419,7 +419,7 @@ impl Job {
         self.unready = self
             .living
             .iter()
-            .filter(|guardian| !is_spare(guardian))
+            .filter(|number| !is_spare(number))
             .copied()
             .collect();
         self.at_end.clear();
@@ -455,7 +455,7 @@ impl Job {
         {
             return;
         }
-        // A process that has a replica store by now cannot adopt another store.
+        // More adopters may be missing: a process that has a store by now cannot adopt another one.
         self.start_adopters();
         let is_first = !self.is_protected && !self.has_begun();
         if self.awaits_adopters() || (!is_first && self.awaits_placement_hints()) {

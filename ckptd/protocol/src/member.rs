@@ -1,4 +1,4 @@
-//! State of one process of the program.
+//! Members of a job: processes of the program, living or dead.
 
 use crate::{Ending, ProcessHistory};
 use understudy_numbers::{Generation, Guardian, Worker};
@@ -18,7 +18,9 @@ pub struct Member {
     pub has_resumed: bool,
     /// True if the process's MPI library has aborted.
     pub is_broken: bool,
-    /// True if the process was started in place of a spare that was used up.
+    /// True if the process was started in place of a spare.
+    ///
+    /// The spare has died or taken over.
     pub is_replacement: bool,
     /// Number of times that the process was started again before it used MPI.
     pub revivals: u32,

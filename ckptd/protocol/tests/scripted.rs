@@ -66,15 +66,16 @@ fn the_next_program_of_a_script_is_a_job_like_the_first() {
     all(&|it| Event::GuardianJoined(Guardian(it), Node(0)));
     for program in 0..2 {
         let generation = Generation(program);
-        let said = |said: ToManager| move |it| Event::Message(ProcessNumber(it), said.clone());
+        let sent =
+            |message: ToManager| move |it| Event::Message(ProcessNumber(it), message.clone());
         all(&|it| Event::Registered(ProcessNumber(it)));
-        let begun = all(&said(ToManager::Ready { generation }));
+        let begun = all(&sent(ToManager::Ready { generation }));
         assert!(
             matches!(&begun[..], [Action::Order(JobOrder::Begin(begun))] if begun.start.generation == generation)
         );
-        all(&said(ToManager::Running { generation }));
+        all(&sent(ToManager::Running { generation }));
         assert_eq!(
-            all(&said(ToManager::AtEnd { generation })),
+            all(&sent(ToManager::AtEnd { generation })),
             [Action::end(true)]
         );
     }
@@ -111,17 +112,20 @@ fn a_process_that_dies_in_every_generation_ends_the_job() {
     assert_eq!(
         left,
         Some(exit_status::RECOVERY_FAILED),
-        "it goes on for ever"
+        "the job ends with this status"
     );
     assert!(
         actions
             .iter()
             .any(|action| matches!(action, Action::Print(_))),
-        "in silence"
+        "a message states the reason"
     );
 }
 
-/// MPI libraries that are connected to a dead process over TCP abort in this way.
+/// An MPI library aborts, and another process is then reported dead: the next generation begins.
+///
+/// MPI libraries that are connected to a dead process over TCP abort in this way. An abort after
+/// which no death is reported within ten seconds counts as the death of its own process.
 #[test]
 fn a_library_that_gives_up_for_a_death_elsewhere_is_forgiven_and_another_is_a_death() {
     let (mut job, generation) = (Job::new(2, 0), Generation(0));
@@ -189,6 +193,8 @@ fn begun() -> Job {
 }
 
 /// Kills a process, makes `others` ready, and returns the ranks of the next generation.
+///
+/// The first of `others` sends `answer` when all of them are ready. Empty if no generation begins.
 fn ranks_after(job: &mut Job, dead: u32, others: &[u32], answer: &[ToManager]) -> Vec<u32> {
     let now = Duration::ZERO;
     let mut actions = job.handle(now, Event::Ended(ProcessNumber(dead), Ending::Signal(9)));
@@ -196,8 +202,9 @@ fn ranks_after(job: &mut Job, dead: u32, others: &[u32], answer: &[ToManager]) -
     for &other in others {
         actions.extend(job.handle(now, ready(other, generation)));
     }
-    for said in answer {
-        actions.extend(job.handle(now, Event::Message(ProcessNumber(others[0]), said.clone())));
+    for message in answer {
+        let sent = Event::Message(ProcessNumber(others[0]), message.clone());
+        actions.extend(job.handle(now, sent));
     }
     let ranks = actions.into_iter().find_map(|action| match action {
         Action::Order(JobOrder::Begin(BegunGeneration { ranks, .. })) => Some(ranks),
@@ -214,13 +221,13 @@ fn ranks_after(job: &mut Job, dead: u32, others: &[u32], answer: &[ToManager]) -
 fn a_spare_of_the_same_node_is_preferred() {
     assert_eq!(ranks_after(&mut begun(), 2, &[0, 1, 3], &[]), [0, 1, 4, 3]);
     assert_eq!(ranks_after(&mut begun(), 3, &[0, 1, 2], &[]), [0, 1, 2, 5]);
-    // No other spare is left on that node.
+    // Spare 5 of the odd node has already taken over, so the next one is of the even node.
     let mut job = begun();
     ranks_after(&mut job, 3, &[0, 1, 2], &[]);
     assert_eq!(ranks_after(&mut job, 5, &[0, 1, 2], &[]), [0, 1, 2, 4]);
 }
 
-/// Begins a job whose processes are on these nodes.
+/// Begins a job whose processes are on these nodes; all others than workers are spares.
 ///
 /// The nodes with even numbers are one rack, and the nodes with odd numbers are a second rack.
 fn begun_in_racks(workers: u32, nodes: &[u32]) -> Job {
@@ -246,7 +253,7 @@ fn what_is_left_of_a_domain_that_has_lost_a_node_is_used_last() {
         .collect();
     let begins = |action: &Action| matches!(action, Action::Order(JobOrder::Begin(BegunGeneration { ranks, .. })) if *ranks == [4, 1, 2].map(ProcessNumber));
     assert!(actions.iter().any(begins), "{actions:?}");
-    // The other spare is better than none.
+    // A spare in the rack that has lost a node is used if no other spare is left.
     assert_eq!(ranks_after(&mut job, 1, &[4, 2], &[]), [4, 3, 2]);
     // Without spares a new process is started outside of the rack.
     let mut job = begun_in_racks(3, &[0, 2, 1]);
@@ -282,9 +289,9 @@ fn time_since_a_failure_includes_detection() {
     let lost = since_failure(&mut job, 10, 1, [1, 2]);
     assert_eq!(lost, Some(Some(seconds(6))));
     // A further failure before the program resumes belongs to the same recovery.
-    let said = |number, what| Event::Message(ProcessNumber(number), what);
+    let sent = |number, message| Event::Message(ProcessNumber(number), message);
     let failed = |of| {
-        said(
+        sent(
             1,
             ToManager::Failed {
                 generation: Generation(of),
@@ -294,7 +301,7 @@ fn time_since_a_failure_includes_detection() {
     job.handle(seconds(12), failed(1));
     job.handle(
         seconds(13),
-        said(
+        sent(
             4,
             ToManager::Ready {
                 generation: Generation(2),
@@ -305,7 +312,7 @@ fn time_since_a_failure_includes_detection() {
     assert_eq!(again, Some(Some(seconds(10))));
     job.handle(
         seconds(15),
-        said(
+        sent(
             1,
             ToManager::Running {
                 generation: Generation(2),
@@ -315,7 +322,7 @@ fn time_since_a_failure_includes_detection() {
     job.handle(seconds(20), failed(2));
     job.handle(
         seconds(21),
-        said(
+        sent(
             4,
             ToManager::Ready {
                 generation: Generation(3),
@@ -328,7 +335,7 @@ fn time_since_a_failure_includes_detection() {
 
 #[test]
 fn a_hinted_spare_precedes_a_neighbour_and_follows_an_adopter() {
-    let wished = [
+    let hints = [
         ToManager::PlacementHint {
             spare: ProcessNumber(5),
         },
@@ -336,7 +343,7 @@ fn a_hinted_spare_precedes_a_neighbour_and_follows_an_adopter() {
             generation: Generation(1),
         },
     ];
-    let asking = || {
+    let begun_with_hints = || {
         let mut job = begun();
         job.handle(
             Duration::ZERO,
@@ -345,12 +352,12 @@ fn a_hinted_spare_precedes_a_neighbour_and_follows_an_adopter() {
         job
     };
     assert_eq!(
-        ranks_after(&mut asking(), 2, &[0, 1, 3], &wished),
+        ranks_after(&mut begun_with_hints(), 2, &[0, 1, 3], &hints),
         [0, 1, 5, 3]
     );
     // Without an answer the generation does not begin.
-    assert_eq!(ranks_after(&mut asking(), 2, &[0, 1, 3], &[]), []);
-    let mut job = asking();
+    assert_eq!(ranks_after(&mut begun_with_hints(), 2, &[0, 1, 3], &[]), []);
+    let mut job = begun_with_hints();
     job.handle(
         Duration::ZERO,
         Event::Message(
@@ -358,7 +365,7 @@ fn a_hinted_spare_precedes_a_neighbour_and_follows_an_adopter() {
             ToManager::StoreReplicas { worker: Worker(2) },
         ),
     );
-    assert_eq!(ranks_after(&mut job, 2, &[0, 1, 3], &wished), [0, 1, 4, 3]);
+    assert_eq!(ranks_after(&mut job, 2, &[0, 1, 3], &hints), [0, 1, 4, 3]);
 }
 
 #[test]
@@ -380,11 +387,13 @@ fn the_death_of_a_spare_has_no_effect_on_workers() {
     else {
         panic!("{died:?}");
     };
-    // Another idle spare can replace a worker that dies meanwhile.
+    // The other idle spare can replace a worker that dies before the new spare is ready.
     assert_eq!(ranks_after(&mut job, 2, &[0, 1, 3], &[]), [0, 1, 5, 3]);
 }
 
-/// A restart from disk has failed for one worker; another one had resumed and died.
+/// Worker 1 cannot restart from disk, although other workers have resumed: worker 1 is killed.
+///
+/// Before any worker has resumed, all processes are killed, for a restart from the beginning.
 #[test]
 fn a_process_that_waits_for_a_restart_while_others_resume_is_replaced() {
     let (mut job, now) = (begun(), Duration::ZERO);
@@ -399,7 +408,11 @@ fn a_process_that_waits_for_a_restart_while_others_resume_is_replaced() {
     job.handle(now, Event::Ended(ProcessNumber(0), Ending::Signal(9)));
     let failed = failed_in(1, Generation(1));
     assert!(job.handle(now, failed).contains(&Action::kill(number, at)));
-    assert_eq!(job.generation(), Generation(1), "all are ended first");
+    assert_eq!(
+        job.generation(),
+        Generation(1),
+        "no generation is announced before all have exited"
+    );
 }
 
 #[test]
@@ -412,6 +425,8 @@ fn a_launcher_that_ends_a_spare_ends_the_job() {
     assert_eq!(actions, [Action::end(false)]);
 }
 
+/// A spare that joins when all workers are in `MPI_Finalize` is admitted and exits.
+///
 /// The spare does not count as the next program of a script.
 #[test]
 fn a_spare_that_joins_after_the_end_is_released() {
@@ -430,7 +445,9 @@ fn a_spare_that_joins_after_the_end_is_released() {
     assert_eq!(actions, [admitted, Action::end(true)]);
 }
 
-/// The guardian may have died before it could send a message.
+/// A guardian does not join in time: the job ends, and the late guardian exits.
+///
+/// A guardian may have died before it could send a message.
 #[test]
 fn a_missing_guardian_ends_the_job_and_a_late_one_exits() {
     let mut job = Job::new(2, 0);

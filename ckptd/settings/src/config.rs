@@ -1,7 +1,8 @@
-//! All settings of a job as values, read and checked.
+//! Settings of a job as values, read and checked.
 //!
 //! The runtime reads them in every rank, and `understudy run` and `understudy doctor` before a job
 //! starts. All three use this code, so that errors are found before a job has waited in a queue.
+//! Settings that are needed earlier are only checked here; their readers are elsewhere.
 
 use super::domains;
 use super::fault::{self, Fault};
@@ -18,7 +19,7 @@ use understudy_catalogue::message;
 use understudy_formats::pages::Tracking;
 use understudy_wire::client::DaemonAddress;
 
-/// All settings of a run.
+/// Values of the settings that the runtime reads here.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Number of spares, which are the last ranks.
@@ -41,7 +42,7 @@ pub struct Config {
     ///
     /// Cuts are taken at such calls if no collective call over all workers is reached for long.
     pub anywhere: bool,
-    /// Mean time between failures of the job.
+    /// Mean time between failures of the job that the user expects at its start.
     pub mtbf: Duration,
     /// File with warnings of expected failures; `None` for a file in the job's directory.
     pub warnings: Option<PathBuf>,
@@ -59,7 +60,9 @@ pub struct Config {
     pub init_end: InitEndRule,
     /// Jobs that stop if they cannot be protected.
     pub require: Require,
-    /// True if memory that the program has declared unneeded is overwritten.
+    /// True if claims that the program makes through understudy.h are tested.
+    ///
+    /// Discarded memory is overwritten; recomputed memory and undone steps are compared.
     pub poison: bool,
     /// Directory for checkpoints on disk.
     pub disk: Option<PathBuf>,
@@ -67,7 +70,7 @@ pub struct Config {
     pub disk_every: u64,
     /// True if the job is restarted from a checkpoint on disk.
     pub restart: bool,
-    /// True if spares that are used up are replaced by new spares.
+    /// True if new spares are started when spares have died or taken over.
     pub replenish: bool,
     /// Permissions of threads that the program creates.
     pub threads: Threads,
@@ -83,7 +86,7 @@ pub struct Config {
 
 type Parse = fn(&mut Config, &str) -> Result<(), String>;
 
-/// Parser of each variable of [`SETTINGS`].
+/// Parser of each variable of [`SETTINGS`], in the same order.
 const VALUES: &[(&str, Parse)] = &[
     ("UNDERSTUDY_SPARES", |config, text| {
         config.spares = number(text, "a number of ranks")?;
@@ -158,7 +161,8 @@ const VALUES: &[(&str, Parse)] = &[
         Ok(())
     }),
     ("UNDERSTUDY_DISK", |config, text| {
-        let path = std::path::absolute(text).map_err(|error| format!("`{text}`: {error}"))?;
+        let path = std::path::absolute(text)
+            .map_err(|error| format!("`{text}` cannot be made an absolute path: {error}"))?;
         config.disk = Some(path);
         Ok(())
     }),
@@ -209,9 +213,9 @@ const VALUES: &[(&str, Parse)] = &[
         config.poison = switch(text)?;
         Ok(())
     }),
+    // The preload library reads these three variables.
     ("UNDERSTUDY_DISABLE", |_, text| switch(text).map(drop)),
     ("UNDERSTUDY_LATE", |_, text| switch(text).map(drop)),
-    // The preload library reads this variable.
     (SECRET, |_, _| Ok(())),
     ("UNDERSTUDY_LOG", |_, _| Ok(())),
     ("UNDERSTUDY_EVENTS", |config, text| {
@@ -227,7 +231,9 @@ const VALUES: &[(&str, Parse)] = &[
 impl Config {
     /// Reads the variables through `lookup`.
     ///
-    /// An error names the variable, the fault, and the possible values.
+    /// # Errors
+    /// Fails with a message about the first invalid value, its variable and the possible values, or
+    /// about settings that exclude or need each other.
     pub fn read(lookup: impl Fn(&str) -> Option<String>) -> Result<Config, String> {
         let mut config = Config {
             spares: 1,
@@ -281,12 +287,12 @@ impl Config {
         Ok(config)
     }
 
-    /// Checks that this number of workers can keep replicas of each other.
+    /// Checks that this number of workers can store replicas of each other.
     ///
-    /// A single worker's replica is kept by its process manager.
+    /// A single worker has no buddy, and depends on its persistent replica store.
     ///
     /// # Errors
-    /// The reason, and a remedy.
+    /// Fails with the reason and a remedy if there are too few workers.
     pub fn check_workers(&self, workers: u32) -> Result<(), String> {
         let fewest = self.scheme.fewest_workers();
         match workers {
@@ -299,7 +305,7 @@ impl Config {
     /// Checks that MPI procedures in settings exist according to `is_procedure`.
     ///
     /// # Errors
-    /// The name of the unknown procedure.
+    /// Fails with a message that names the setting and the unknown procedure.
     pub fn check_procedures(&self, is_procedure: impl Fn(&str) -> bool) -> Result<(), String> {
         match &self.init_end {
             InitEndRule::Calls(name, _) if !is_procedure(name) => Err(format!(
@@ -309,10 +315,10 @@ impl Config {
         }
     }
 
-    /// Checks that files in settings can be used on this host.
+    /// Checks that the files of failure domains and tokens can be used on this host.
     ///
     /// # Errors
-    /// The file that cannot be used, and the reason.
+    /// Fails with a message that names the setting, the file and the reason.
     pub fn check_files(&self) -> Result<(), String> {
         if let Some(file) = &self.domains {
             domains::domain_of_host(file, "")
@@ -338,7 +344,7 @@ impl Config {
         }
     }
 
-    /// Returns the settings by name, for the event file.
+    /// Returns the settings by name, except the secret, for the event file.
     pub fn listing(lookup: impl Fn(&str) -> Option<String>) -> Vec<(String, String)> {
         let value = |setting: &Setting| {
             value_of(setting.variable, &lookup).unwrap_or_else(|| setting.default.to_owned())

@@ -5,7 +5,7 @@ use crate::setting::Form;
 use crate::settings_table::SETTINGS;
 
 fn read(name: &str, value: &str) -> Result<Config, String> {
-    Config::read(|asked| (asked == name).then(|| value.to_owned()))
+    Config::read(|variable| (variable == name).then(|| value.to_owned()))
 }
 
 #[test]
@@ -258,13 +258,16 @@ fn a_bad_value_names_its_variable() {
     assert!(read("UNDERSTUDY_TRACKING", "magic").is_err());
 }
 
-/// The option of a switch sets the value 1.
+/// No switch has the default 1, because its option sets the value 1.
 #[test]
 fn no_option_can_only_set_its_default() {
-    let idle: Vec<&str> = SETTINGS
+    let useless: Vec<&str> = SETTINGS
         .iter()
         .filter(|it| matches!(it.form, Form::Switch) && it.default == "1")
         .map(|it| it.variable)
         .collect();
-    assert!(idle.is_empty(), "let them take a value: {idle:?}");
+    assert!(
+        useless.is_empty(),
+        "options with a value are needed: {useless:?}"
+    );
 }

@@ -5,13 +5,13 @@ use std::path::Path;
 /// Returns the failure domain of a host; `None` if the host is not listed.
 ///
 /// # Errors
-/// The reason why the file cannot be read, or the malformed line.
+/// Fails with the reason if the file cannot be read, or with the number of a malformed line.
 pub fn domain_of_host(file: &Path, host: &str) -> Result<Option<String>, String> {
     let text = std::fs::read_to_string(file).map_err(|error| error.to_string())?;
-    listed(&text, host)
+    domain_in(&text, host)
 }
 
-fn listed(text: &str, host: &str) -> Result<Option<String>, String> {
+fn domain_in(text: &str, host: &str) -> Result<Option<String>, String> {
     let mut found = None;
     for (index, line) in text.lines().enumerate() {
         let words: Vec<&str> = line
@@ -37,10 +37,10 @@ mod tests {
     #[test]
     fn a_file_of_domains_has_a_pair_in_each_line() {
         let text = "# racks\nn1 left\n\nn2   right # the new one\n";
-        assert_eq!(listed(text, "n2"), Ok(Some("right".into())));
-        assert_eq!(listed(text, "n3"), Ok(None));
+        assert_eq!(domain_in(text, "n2"), Ok(Some("right".into())));
+        assert_eq!(domain_in(text, "n3"), Ok(None));
         assert_eq!(
-            listed("n1 left\nn2\n", "n1"),
+            domain_in("n1 left\nn2\n", "n1"),
             Err("line 2 is not `host domain`".into())
         );
     }

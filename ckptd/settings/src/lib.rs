@@ -1,6 +1,7 @@
-//! Settings of understudy: environment variables, which are also options of `understudy run`.
+//! Settings of understudy: environment variables, most of which are also options of `understudy
+//! run`.
 //!
-//! [`Config`] has the settings read and checked.
+//! [`Config`] contains the values, read and checked.
 
 mod config;
 pub mod domains;

@@ -14,6 +14,7 @@ pub enum Form {
     Variable,
 }
 
+/// A setting, as in the reference page.
 #[derive(Debug)]
 pub struct Setting {
     pub variable: &'static str,
@@ -48,12 +49,14 @@ fn former_name(present: &str) -> Option<&'static str> {
 }
 
 /// Returns the value of a variable, by its present or else by its former name.
+///
+/// An empty value counts as unset.
 pub(crate) fn value_of(variable: &str, lookup: impl Fn(&str) -> Option<String>) -> Option<String> {
     let value = |name: &str| lookup(name).filter(|text| !text.is_empty());
     value(variable).or_else(|| value(former_name(variable)?))
 }
 
-/// Prefix of all names.
+/// Prefix of the names of all settings.
 pub const PREFIX: &str = "UNDERSTUDY_";
 
 impl Setting {

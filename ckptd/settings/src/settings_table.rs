@@ -2,7 +2,7 @@
 
 use crate::setting::{Form, SECRET, Setting};
 
-/// Every variable that the runtime reads.
+/// Every setting, in the order of the reference page.
 pub const SETTINGS: &[Setting] = &[
     Setting {
         variable: "UNDERSTUDY_SPARES",

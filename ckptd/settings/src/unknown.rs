@@ -1,4 +1,6 @@
-//! Variables that resemble settings but are none, mostly misspelt names.
+//! Variables whose names resemble those of settings, but which understudy does not read.
+//!
+//! Most of them are misspelt names of settings.
 
 use crate::setting::{PREFIX, present_name};
 use crate::settings_table::SETTINGS;
@@ -24,7 +26,7 @@ const INTERNAL_VARIABLES: [&str; 10] = [
 
 /// Similarity (Jaro's measure, 1 for equal names) above which a name counts as misspelt.
 const MIN_SIMILARITY: f64 = 0.74;
-/// Limit of wrong letters in the prefix.
+/// Maximum number of wrong, missing, surplus or exchanged letters in a misspelt prefix.
 const MAX_PREFIX_ERRORS: usize = 2;
 
 /// A variable that is not read.
@@ -44,7 +46,11 @@ impl fmt::Display for Unknown {
     }
 }
 
-/// Returns the `names` with [`PREFIX`] that are no settings, and misspelt names of settings.
+/// Returns those `names` that understudy does not read, but the user probably means as settings.
+///
+/// Such names begin with [`PREFIX`], or are misspelt names of settings. Not returned are variables
+/// that understudy uses internally, former names of settings, and names with [`LAUNCHER_PREFIX`],
+/// by which guardians pass a launcher's variables on.
 pub fn unknown(names: impl Iterator<Item = String>) -> Vec<Unknown> {
     let is_passed_on = |name: &str| name.starts_with(LAUNCHER_PREFIX);
     let is_known = |name: &str| {
@@ -65,12 +71,16 @@ pub fn unknown(names: impl Iterator<Item = String>) -> Vec<Unknown> {
 /// Returns the part after the prefix, which may be misspelt or in lower case.
 fn name_after_prefix(name: &str) -> Option<String> {
     let name = name.to_uppercase();
-    let (ours, bare) = (PREFIX, PREFIX.trim_end_matches('_'));
-    if let Some(name_after_prefix) = name.strip_prefix(ours).or_else(|| name.strip_prefix(bare)) {
+    let product = PREFIX.trim_end_matches('_');
+    let name_after_prefix = name
+        .strip_prefix(PREFIX)
+        .or_else(|| name.strip_prefix(product));
+    if let Some(name_after_prefix) = name_after_prefix {
         return (!name_after_prefix.is_empty()).then(|| name_after_prefix.to_owned());
     }
     let (begin, name_after_prefix) = name.split_once('_')?;
-    (strsim::osa_distance(begin, bare) <= MAX_PREFIX_ERRORS).then(|| name_after_prefix.to_owned())
+    (strsim::osa_distance(begin, product) <= MAX_PREFIX_ERRORS)
+        .then(|| name_after_prefix.to_owned())
 }
 
 fn nearest(name_after_prefix: &str) -> Option<&'static str> {
@@ -86,7 +96,7 @@ fn nearest(name_after_prefix: &str) -> Option<&'static str> {
 mod tests {
     use super::*;
 
-    fn of(name: &str) -> Vec<Unknown> {
+    fn unknown_in(name: &str) -> Vec<Unknown> {
         unknown([name.to_owned()].into_iter())
     }
 
@@ -104,13 +114,13 @@ mod tests {
             ("UNDERTSUDY_INTERVALL", "UNDERSTUDY_INTERVAL"),
         ] {
             assert_eq!(
-                of(name).first().and_then(|it| it.nearest),
+                unknown_in(name).first().and_then(|found| found.nearest),
                 Some(meant),
                 "{name}"
             );
         }
         assert!(
-            of("UNDERSTUDY_SPARE")[0]
+            unknown_in("UNDERSTUDY_SPARE")[0]
                 .to_string()
                 .contains("did you mean UNDERSTUDY_SPARES?")
         );
@@ -127,8 +137,8 @@ mod tests {
             "UNDERSTUDYING",
             "UNDERSCORE_DISK",
         ] {
-            assert_eq!(of(name), [], "{name}");
+            assert_eq!(unknown_in(name), [], "{name}");
         }
-        assert_eq!(of("UNDERSTUDY_ZZZ")[0].nearest, None);
+        assert_eq!(unknown_in("UNDERSTUDY_ZZZ")[0].nearest, None);
     }
 }

@@ -60,9 +60,11 @@ pub enum Interval {
     Time(Duration),
     /// This number of possible cuts (collective calls over all workers).
     Calls(u64),
-    /// The best time for the measured cost of checkpoints.
+    /// The best time for the measured cost of checkpoints and the estimated rate of failures.
     Auto,
-    /// No cuts; after a failure the job starts again from `MPI_Init`.
+    /// No cuts after that at the end of `MPI_Init`.
+    ///
+    /// After a failure the job resumes from there.
     Off,
 }
 
@@ -75,7 +77,7 @@ pub enum StaticData {
     Replay,
     /// Restored from a file.
     Disk,
-    /// Restored by a replay if its result is verified, otherwise from replicas.
+    /// Restored by a replay if that rebuilds at least half, otherwise from replicas.
     Auto,
 }
 
@@ -127,7 +129,7 @@ pub enum InitEndRule {
 /// Workers whose set-up phase is replayed on trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrialReplay {
-    /// No worker, unless static data are restored by a replay.
+    /// No worker, or all workers if static data are restored by a replay.
     Off,
     /// Every fourth worker.
     Sample,

@@ -7,7 +7,7 @@ use crate::Grid;
 
 /// Returns the number of tasks that are computed again.
 ///
-/// The first `done` of `lost` iterations are computed.
+/// Only the first `done` of `lost` iterations are computed, if another failure follows.
 pub fn tasks(grid: Grid, node: usize, lost: usize, done: usize) -> usize {
     (1..=done)
         .map(|iteration| grid.within(node, lost - iteration))
@@ -16,7 +16,7 @@ pub fn tasks(grid: Grid, node: usize, lost: usize, done: usize) -> usize {
 
 /// Returns the number of neighbours that compute, or send data of the checkpoint.
 ///
-/// Without a border in reach there are 2i in a chain and 2i(i + 1) in a grid.
+/// Without a border in reach there are 2i in a chain and 2i(i + 1) in a grid, where i is `lost`.
 pub fn neighbours(lost: f64, is_chain: bool) -> f64 {
     if is_chain {
         2.0 * lost
@@ -25,9 +25,9 @@ pub fn neighbours(lost: f64, is_chain: bool) -> f64 {
     }
 }
 
-/// Returns the number of tasks without a border in reach.
+/// Returns the number of tasks that are computed again, without a border in reach.
 ///
-/// The number is i² in a chain and (2i³ + i)/3 in a grid.
+/// The number is i² in a chain and (2i³ + i)/3 in a grid, where i is `lost`.
 pub fn inner_tasks(lost: f64, is_chain: bool) -> f64 {
     if is_chain {
         lost * lost

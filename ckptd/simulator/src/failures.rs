@@ -44,7 +44,7 @@ impl Failures {
         self.next.iter().copied().fold(f64::INFINITY, f64::min)
     }
 
-    /// Draws the next failure of the node, which another node replaces.
+    /// Draws the next failure of the node that replaces this node.
     pub fn draw_next(&mut self, node: usize) {
         let before = self.next[node];
         let bits = mixed(self.seed ^ mixed(node as u64 ^ mixed(before.to_bits())));

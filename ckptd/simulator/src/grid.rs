@@ -1,8 +1,8 @@
 //! Partitions in a chain or a grid.
 //!
-//! The neighbours of a partition are those beside, above and below it.
+//! The neighbours of a partition are the partitions beside, above and below it.
 
-/// Columns and rows of partitions; a chain is one row.
+/// Columns and rows of partitions; a chain is one row or one column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grid {
     pub width: usize,

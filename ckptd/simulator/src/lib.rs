@@ -1,9 +1,9 @@
 //! Costs of three kinds of rollback for a stencil program on a machine that fails.
 //!
 //! The program has a partition on each node, in a chain or a grid. A task is one iteration of one
-//! partition; it depends on the partition's previous task and on those of the neighbours. All
+//! partition; a task depends on the previous tasks of its partition and of the neighbours. All
 //! partitions take a checkpoint together after a number of iterations. When a node fails, another
-//! one replaces it at once, and
+//! node replaces it at once, and
 //!
 //! - *global*: all partitions are rolled back to the checkpoint;
 //! - *log*: only the lost partition is rolled back, and messages are taken from the logs of its

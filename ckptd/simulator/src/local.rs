@@ -12,6 +12,7 @@ pub struct Local {
     pub data_flow: Run,
 }
 
+/// Simulates one run with each variant, for the same failures.
 pub fn local(setting: &Setting, failures: Failures) -> Local {
     let nodes = setting.grid.nodes();
     let state = LocalSimulation {
@@ -63,15 +64,15 @@ impl LocalSimulation<'_> {
             for column in 0..grid.width {
                 let node = row * grid.width + column;
                 let mut needs = f64::NEG_INFINITY;
-                let mut look = |is_there: bool, other: usize| {
-                    if is_there {
+                let mut add_neighbour = |exists: bool, other: usize| {
+                    if exists {
                         needs = needs.max(self.before[other]);
                     }
                 };
-                look(column > 0, node.wrapping_sub(1));
-                look(column + 1 < grid.width, node + 1);
-                look(row > 0, node.wrapping_sub(grid.width));
-                look(row + 1 < grid.height, node + grid.width);
+                add_neighbour(column > 0, node.wrapping_sub(1));
+                add_neighbour(column + 1 < grid.width, node + 1);
+                add_neighbour(row > 0, node.wrapping_sub(grid.width));
+                add_neighbour(row + 1 < grid.height, node + grid.width);
                 let own = self.before[node];
                 let end = own.max(needs + exchange) + task;
                 self.ended[node] = if self.failures.next(node) < end {
@@ -113,7 +114,7 @@ impl LocalSimulation<'_> {
 
     /// Takes a checkpoint after the last iteration of a section.
     ///
-    /// The results of the section are safe: a node that fails while it waits for others loses
+    /// The results of the section are safe: a node that fails while it waits for other nodes loses
     /// nothing.
     fn checkpoint(&mut self, copy: f64) {
         if !self.setting.is_coordinated {

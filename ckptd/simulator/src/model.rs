@@ -21,8 +21,9 @@ pub struct Expected {
 
 /// Returns the expected values; `None` if the run never ends.
 ///
-/// T = Iτ / (1 − (C/2)τ n/M): a failure costs half a section on average. The run never ends if
-/// the denominator is not positive.
+/// T = Iτ / (1 − (C/2)τ n/M), with I iterations of duration τ, sections of C iterations, n nodes,
+/// and the mean time M between failures of one node: a failure costs half a section on average. The
+/// run never ends if the denominator is not positive.
 pub fn expected(setting: &Setting) -> Option<Expected> {
     let nodes = setting.grid.nodes() as f64;
     let section = f64::from(setting.every) * setting.task;

@@ -35,14 +35,14 @@ impl Setting {
             }
     }
 
-    /// Returns the length of the section after `done`, and the time of its checkpoint.
+    /// Returns the iterations of the section after the first `done`, and its checkpoint's duration.
     pub(crate) fn section(&self, done: u32) -> (u32, f64) {
         let count = self.every.min(self.iterations - done);
         let has_checkpoint = count == self.every && self.grid.nodes() > 1;
         (count, if has_checkpoint { self.copy } else { 0.0 })
     }
 
-    /// True if a run with global rollback ends.
+    /// True if a run with global rollback ends after a reasonable number of restarts.
     pub fn can_end(&self) -> bool {
         let section = f64::from(self.every) * self.iteration() + self.copy;
         (section * self.grid.nodes() as f64 / self.node_mtbf).exp() < MOST_RESTARTS

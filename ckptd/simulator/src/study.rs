@@ -69,6 +69,7 @@ impl Strategy {
     }
 }
 
+/// Results of all kinds of rollback, for the same failures.
 #[derive(Debug, Serialize)]
 pub struct Strategies {
     /// `None` if the run never ends.
@@ -183,8 +184,8 @@ impl Simulation {
         };
         let mut text = format!(
             "{} nodes, {} iterations, a checkpoint after every {}; means of {} runs ± their \
-             deviation (what the equations give)\n\n\
-             {:<20}{:>34}{:>34}{:>34}\n{}{}{}{}\nWithout failures it takes {:.0} s.\n",
+             deviation (results of the equations)\n\n\
+             {:<20}{:>34}{:>34}{:>34}\n{}{}{}{}\nWithout failures the run takes {:.0} s.\n",
             self.nodes,
             self.iterations,
             self.every,
@@ -202,8 +203,8 @@ impl Simulation {
         if global.is_none() {
             let every = self.every;
             text += &format!(
-                "With global rollback it never ends: hardly any section of {every} iterations is \
-                 free of failures.\n"
+                "With global rollback the run never ends: hardly any section of {every} iterations \
+                 is free of failures.\n"
             );
         }
         text

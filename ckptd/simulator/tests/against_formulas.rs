@@ -26,7 +26,7 @@ fn assert_near(found: f64, expected: f64, part: f64) {
     );
 }
 
-/// Counts the tasks on which iteration `lost` of `node` depends, one by one.
+/// Counts, one by one, iteration `lost` of `node` and the tasks on which it depends.
 fn reached(grid: Grid, node: usize, lost: usize) -> usize {
     let mut wanted = vec![node];
     let mut count = 0;
@@ -112,13 +112,13 @@ fn equations_give_the_numbers_of_the_paper() {
         watts_saved: 10.0,
         is_chain,
     };
-    let of = |nodes, is_chain| savings(&machine(nodes, is_chain));
-    assert_near(of(1e4, true).neighbours, 9.0, 1e-12);
-    assert_near(of(1e4, false).neighbours, 66.0, 1e-12);
-    assert_near(of(1e4, true).joules, 200.0, 1e-12);
-    assert_near(of(1e4, true).watts, 12.66, 1e-3);
-    assert_near(of(1e4, false).watts, 12.59, 1e-3);
-    assert_near(of(1e5, true).watts, 1267.0, 1e-3);
+    let saved = |nodes, is_chain| savings(&machine(nodes, is_chain));
+    assert_near(saved(1e4, true).neighbours, 9.0, 1e-12);
+    assert_near(saved(1e4, false).neighbours, 66.0, 1e-12);
+    assert_near(saved(1e4, true).joules, 200.0, 1e-12);
+    assert_near(saved(1e4, true).watts, 12.66, 1e-3);
+    assert_near(saved(1e4, false).watts, 12.59, 1e-3);
+    assert_near(saved(1e5, true).watts, 1267.0, 1e-3);
     let six = Machine {
         every: 6,
         ..machine(1e4, false)
@@ -160,11 +160,11 @@ fn expectations_are_those_of_the_paper() {
         node_mtbf: HOUR,
         ..setting(Grid::chain(1000))
     };
-    assert_eq!(expected(&worn), None, "it never ends");
+    assert_eq!(expected(&worn), None, "the run never ends");
     assert_eq!(global(&worn, Failures::new(1, 1000, HOUR)), None);
 }
 
-/// Returns means over seeds, of global rollback and of local rollback.
+/// Returns the mean results of global rollback and of local rollback over the seeds.
 fn means(setting: &Setting, seeds: u64) -> (Run, Local) {
     let nodes = setting.grid.nodes();
     let mean = |runs: &[Run]| Run {
@@ -196,7 +196,8 @@ fn means(setting: &Setting, seeds: u64) -> (Run, Local) {
 /// Returns the number of tasks that global rollback computes again, for any failure rate.
 ///
 /// The formulas assume rare failures. If failures are frequent, more of them occur early in a
-/// section of C iterations. Each section is tried e^(λCτ) times.
+/// section of C iterations of duration τ. With the failure rate λ of the whole machine, each
+/// section is tried e^(λCτ) times.
 fn exactly_global(setting: &Setting) -> f64 {
     let rate = setting.grid.nodes() as f64 / setting.node_mtbf;
     let survives = |iterations: u32| (-rate * setting.task * f64::from(iterations)).exp();
@@ -207,10 +208,10 @@ fn exactly_global(setting: &Setting) -> f64 {
     sections * lost / survives(setting.every) * setting.grid.nodes() as f64
 }
 
-/// The formulas assume rare failures.
+/// Means over 400 seeds differ from the formulas by at most 15 %.
 ///
-/// Frequent failures occur early in a section more often, and some of them occur while a node waits
-/// for others and loses nothing.
+/// The formulas assume rare failures. Frequent failures occur early in a section more often, and
+/// some of them occur while a node waits for other nodes and loses nothing.
 #[test]
 fn simulated_means_are_those_of_the_formulas() {
     let plane = Grid {
@@ -310,7 +311,9 @@ fn nothing_is_lost_without_failures() {
     assert_eq!(local(&apart, none).data_flow, undisturbed);
 }
 
-/// Delays of distant nodes overlap without a barrier (failure masking, Gamell et al. 2017).
+/// Without a barrier at checkpoints, delays of distant nodes overlap, and runs are shorter.
+///
+/// Gamell et al. (2017) call this failure masking.
 #[test]
 fn without_waiting_for_all_delays_overlap() {
     let apart = Setting {
@@ -332,7 +335,9 @@ fn without_waiting_for_all_delays_overlap() {
     assert_near(together, 10_909.0, 0.01);
 }
 
-/// A million partitions take little longer than drawing the random numbers.
+/// A run of a million partitions has as many failures as its duration implies.
+///
+/// With global rollback the run never ends.
 #[test]
 fn a_million_partitions_are_no_trouble() {
     let large = Setting {

@@ -17,7 +17,7 @@ use understudy_relay::{IN_ERR_FD, IN_OUT_FD, LedgerView, Position, Stream};
 pub const WRITER_FD: RawFd = 10;
 pub const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// splitmix64 (Steele, Lea, Flood 2014).
+/// Generator of random numbers: SplitMix64 (Steele, Lea, Flood 2014).
 pub struct Random(u64);
 
 impl Random {
@@ -60,6 +60,7 @@ fn mix(mut x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
+/// Returns the bytes `from..to` of the undisturbed stream.
 pub fn stream(from: u64, to: u64) -> Vec<u8> {
     let mut bytes = Vec::with_capacity((to - from) as usize + 16);
     for word in from / 8..to.div_ceil(8) {
@@ -70,7 +71,7 @@ pub fn stream(from: u64, to: u64) -> Vec<u8> {
     bytes
 }
 
-/// The position of byte `at` of the undisturbed stream.
+/// Returns the position of byte `at` of the undisturbed stream.
 pub fn place(at: u64) -> Position {
     Position::START.after(&stream(0, at))
 }
@@ -103,7 +104,7 @@ pub fn high(fd: RawFd) -> OwnedFd {
     }
 }
 
-/// Gives the child `fd` as `number`; `None` closes that number.
+/// Makes `fd` the descriptor `number` of the child; `None` closes that number.
 fn give(command: &mut Command, number: RawFd, fd: Option<&OwnedFd>) {
     let fd = fd.map(AsRawFd::as_raw_fd);
     // SAFETY: dup2 and close are async-signal-safe, and the parent keeps `fd` open over the spawn.
@@ -160,7 +161,9 @@ impl Relay {
         .unwrap()
     }
 
-    /// Leaves the relay alone with the writers and waits for its end.
+    /// Closes this process's write ends, and waits until the relay exits.
+    ///
+    /// The relay exits when the writers have closed their ends, too.
     pub fn release(self) -> std::process::ExitStatus {
         let Self {
             mut child,
@@ -187,31 +190,31 @@ pub struct WriterPlan<'a> {
     pub rollbacks: u64,
 }
 
-/// Starts a writer; the relay's own write end stays with the caller.
-pub fn writer(part: &WriterPlan) -> Child {
+/// Starts a writer; the caller's write end of the relay's pipe stays open.
+pub fn writer(plan: &WriterPlan) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
         .args(["--exact", "writer_process", "--nocapture"])
         .stdin(Stdio::null())
         .stdout(Stdio::null());
     command
-        .env("W_LEDGER", &part.relay.ledger)
-        .env("W_CUT", part.cut_file);
+        .env("W_LEDGER", &plan.relay.ledger)
+        .env("W_CUT", plan.cut_file);
     command.env(
         "W_HIGH",
-        part.high_water.map_or("none".into(), |mark| {
+        plan.high_water.map_or("none".into(), |mark| {
             format!("{} {}", mark.line, mark.column)
         }),
     );
     for (name, value) in [
-        ("SEED", part.seed),
-        ("FROM", part.from),
-        ("TO", part.to),
-        ("ROLLBACKS", part.rollbacks),
+        ("SEED", plan.seed),
+        ("FROM", plan.from),
+        ("TO", plan.to),
+        ("ROLLBACKS", plan.rollbacks),
     ] {
         command.env(format!("W_{name}"), value.to_string());
     }
-    give(&mut command, WRITER_FD, Some(&part.relay.out));
+    give(&mut command, WRITER_FD, Some(&plan.relay.out));
     command.spawn().unwrap()
 }
 
@@ -289,7 +292,7 @@ fn play(
     }
 }
 
-/// Reads to the end in the background.
+/// Reads until the end of the stream, in another thread.
 pub fn collect(from: OwnedFd) -> std::thread::JoinHandle<Vec<u8>> {
     std::thread::spawn(move || {
         let mut all = Vec::new();

@@ -11,8 +11,9 @@ use std::path::Path;
 
 /// Minimum length of a token in bytes.
 const MIN_TOKEN_BYTES: usize = 16;
-/// Maximum size of a token file in bytes, and maximum number of tokens.
+/// Maximum number of bytes that are read from a token file.
 const MAX_FILE_BYTES: u64 = 64 << 10;
+/// Maximum number of tokens in a file.
 const MAX_TOKENS: usize = 256;
 
 /// Purpose of a proof, which is invalid for any other purpose.
@@ -39,7 +40,7 @@ impl ProofPurpose {
 /// Returns an unpredictable number.
 ///
 /// # Errors
-/// Errors of getrandom(2).
+/// Fails with errors of getrandom(2).
 pub fn nonce() -> io::Result<[u8; 32]> {
     let (mut bytes, mut done) = ([0; 32], 0);
     while done < bytes.len() {
@@ -80,7 +81,9 @@ pub fn verify(
 
 /// Reads a file of tokens, one per line.
 ///
-/// The file must belong to this user, and no other user may have access.
+/// # Errors
+/// Fails if the file cannot be read, if another user owns or can access the file, or if the number
+/// or the length of the tokens is wrong.
 pub fn read_tokens(path: &Path) -> io::Result<Vec<Vec<u8>>> {
     let refuse = |why: &str| io::Error::other(format!("{}: {why}", path.display()));
     let file = File::open(path).map_err(|error| refuse(&error.to_string()))?;
@@ -90,7 +93,8 @@ pub fn read_tokens(path: &Path) -> io::Result<Vec<Vec<u8>>> {
         || metadata.mode() & 0o077 != 0
     {
         return Err(refuse(
-            "a file of tokens must belong to this user, and no other user may read it (chmod 600)",
+            "a file of tokens must belong to this user, and other users must have no access to it \
+             (chmod 600)",
         ));
     }
     let mut text = String::new();
@@ -105,8 +109,8 @@ pub fn read_tokens(path: &Path) -> io::Result<Vec<Vec<u8>>> {
         || tokens.iter().any(|token| token.len() < MIN_TOKEN_BYTES)
     {
         return Err(refuse(
-            "a file of tokens has one of at least 16 characters in each line, and at most 256 of \
-             them",
+            "a file of tokens must have 1 to 256 lines, each with a token of at least 16 \
+             characters",
         ));
     }
     Ok(tokens)
@@ -124,19 +128,25 @@ mod tests {
             b"another one, as long".to_vec(),
         ];
         let (nonce, other) = ([7; 32], [8; 32]);
-        let is_of = |proof: [u8; 32]| verify(ProofPurpose::Client, &tokens, &nonce, &proof);
+        let token_of = |proof: [u8; 32]| verify(ProofPurpose::Client, &tokens, &nonce, &proof);
         assert_eq!(
-            is_of(proof(ProofPurpose::Client, &tokens[0], &nonce)),
+            token_of(proof(ProofPurpose::Client, &tokens[0], &nonce)),
             Some(0)
         );
         assert_eq!(
-            is_of(proof(ProofPurpose::Client, &tokens[1], &nonce)),
+            token_of(proof(ProofPurpose::Client, &tokens[1], &nonce)),
             Some(1)
         );
-        assert_eq!(is_of(proof(ProofPurpose::Client, &tokens[1], &other)), None);
-        assert_eq!(is_of(proof(ProofPurpose::Node, &tokens[1], &nonce)), None);
         assert_eq!(
-            is_of(proof(
+            token_of(proof(ProofPurpose::Client, &tokens[1], &other)),
+            None
+        );
+        assert_eq!(
+            token_of(proof(ProofPurpose::Node, &tokens[1], &nonce)),
+            None
+        );
+        assert_eq!(
+            token_of(proof(
                 ProofPurpose::Client,
                 b"a guess of some length",
                 &nonce

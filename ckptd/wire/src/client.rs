@@ -70,15 +70,16 @@ pub enum ClientError {
 trait Stream: Read + Write + AsFd + Send {}
 impl<S: Read + Write + AsFd + Send> Stream for S {}
 
+/// Connection to a daemon.
 pub struct Client {
     stream: Box<dyn Stream>,
     decoder: Decoder,
 }
 
 impl Client {
-    /// Connects, and proves knowledge of the token if required.
+    /// Connects, and over TCP proves knowledge of the token.
     ///
-    /// The descriptor is at least `lowest_fd`.
+    /// The number of the connection's descriptor is at least `lowest_fd`.
     pub fn connect(
         address: &DaemonAddress,
         token: Option<&[u8]>,
@@ -131,6 +132,10 @@ impl Client {
     }
 
     /// Sends a request that has no answer, without waiting.
+    ///
+    /// # Errors
+    /// Fails with [`ClientError::TimedOut`] if the connection does not accept the whole request at
+    /// once.
     pub fn notify(&mut self, request: &Request) -> Result<(), ClientError> {
         self.send(request, Instant::now(), Duration::ZERO)
     }
@@ -174,7 +179,7 @@ impl Client {
     }
 }
 
-/// Connects a Unix socket without waiting, even if the daemon accepts no connections.
+/// Connects a Unix socket without waiting; fails if the daemon accepts no connections now.
 fn connect_local(path: &std::path::Path, lowest_fd: i32) -> io::Result<UnixStream> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -182,7 +187,9 @@ fn connect_local(path: &std::path::Path, lowest_fd: i32) -> io::Result<UnixStrea
     Ok(fcntl_dupfd_cloexec(&socket, lowest_fd)?.into())
 }
 
-/// Waits until the descriptor is ready if the error means only that; returns other errors.
+/// Waits until the descriptor is ready if the error is `WouldBlock`; fails for other errors.
+///
+/// Returns at once after `Interrupted`.
 fn wait_unless_failed(
     error: io::Error,
     fd: BorrowedFd<'_>,

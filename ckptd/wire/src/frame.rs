@@ -8,18 +8,19 @@ const MAGIC: [u8; 4] = *b"USCK";
 
 /// Version of the protocol; peers accept no other version.
 ///
-/// Bump rule: any change to the frame, to [`super::Request`], [`super::Answer`] or a type inside of
-/// them, or to the proof of a token.
+/// A new version is required by any change of the frame, of [`super::Request`], [`super::Answer`]
+/// or a type inside of them, or of the proof of a token.
 pub const VERSION: u16 = 3;
 
 /// Number of bytes in front of every payload.
 pub const HEAD_BYTES: usize = 16;
+/// Maximum length of a payload between ckptd and its clients.
 pub const MAX_PAYLOAD: usize = 256 << 10;
 /// Maximum allocation in bytes for one payload.
 ///
 /// Values are longer in memory than in a frame.
 pub const DECODE_LIMIT: usize = 4 << 20;
-/// Maximum number of bytes that are read from an unauthenticated peer.
+/// Maximum length of a frame of an unauthenticated peer.
 ///
 /// The decoder allocates at most this number of bytes, too.
 pub const MAX_UNAUTHENTICATED_BYTES: usize = 4 << 10;
@@ -90,7 +91,10 @@ impl<const MAX_PAYLOAD_BYTES: usize, const MAX_DECODED_BYTES: usize>
         self.buffer.len() - self.used
     }
 
-    /// Returns the next message if it is complete.
+    /// Returns the next message; `None` until the message is complete.
+    ///
+    /// # Errors
+    /// Fails if the bytes are not a message of this version; from then on nothing can be decoded.
     pub fn take<M: Decode<()>>(&mut self) -> Result<Option<M>, WireError> {
         self.take_within::<M, MAX_PAYLOAD_BYTES, MAX_DECODED_BYTES>()
     }
@@ -100,12 +104,12 @@ impl<const MAX_PAYLOAD_BYTES: usize, const MAX_DECODED_BYTES: usize>
     /// `None` until the message is complete.
     ///
     /// # Errors
-    /// As [`take`](Self::take), and for frames longer than [`MAX_UNAUTHENTICATED_BYTES`] in total.
+    /// Fails like [`take`](Self::take), and for frames longer than [`MAX_UNAUTHENTICATED_BYTES`].
     pub fn take_unauthenticated<M: Decode<()>>(&mut self) -> Result<Option<M>, WireError> {
         self.take_within::<M, { MAX_UNAUTHENTICATED_BYTES - HEAD_BYTES }, MAX_UNAUTHENTICATED_BYTES>()
     }
 
-    /// Returns the number of bytes that may be read from an unauthenticated peer.
+    /// Returns the number of bytes that may be read now from an unauthenticated peer.
     pub fn room_unauthenticated(&self) -> usize {
         MAX_UNAUTHENTICATED_BYTES.saturating_sub(self.incomplete_bytes())
     }

@@ -1,4 +1,6 @@
-//! Messages between ckptd and its clients.
+//! Messages between ckptd and its clients, and between the processes of a job ([`line`]).
+//!
+//! Frames of ckptd:
 //!
 //! ```text
 //! frame   magic[4] version:u16 zero:u16 length:u32 check:u32 payload[length]

@@ -1,11 +1,12 @@
-//! Messages between the processes of a job and their process manager: *lines*.
+//! Messages between the processes of a job, their guardians and their node manager: *lines*.
 //!
-//! A line is a connection to a socket in the job's directory, which only this user can access.
-//! Messages keep their boundaries (unix(7), SOCK_SEQPACKET). Guardians connect to the manager. A
-//! process of the program connects to its guardian, which creates a line between the process and
-//! the manager, and a page of memory that both share. The guardian keeps descriptors of these, and
-//! of the files that the process hands over. These outlive the process, and also the manager: a
-//! succeeding manager gets a report of them from the guardians ([`FromGuardian::Process`]).
+//! A line is a connection of Unix sockets whose messages keep their boundaries (unix(7),
+//! SOCK_SEQPACKET). Listening sockets are in the job's directory, which only this user can access.
+//! Guardians connect to the manager. A process of the program connects to its guardian, which
+//! creates a line between the process and the manager, and a page of memory that process and
+//! manager share. The guardian keeps descriptors of the manager's end of the line, of the page, and
+//! of the files that the process hands over. So line, page and files outlive the process and the
+//! manager: guardians report them to a succeeding manager ([`FromGuardian::Process`]).
 //!
 //! ```text
 //!  process                              manager                             guardian
@@ -98,20 +99,20 @@ impl LineSocket {
     }
 }
 
-/// Name of the file in the job's directory if processes run without protection.
+/// Name of a file that exists in the job's directory if processes run without protection.
 ///
-/// Such processes cannot be replaced. The preload library does not use this crate, and has an equal
-/// constant.
+/// Processes without protection cannot be replaced. The preload library does not use this crate,
+/// and has an equal constant.
 pub const BYPASS_FILE: &str = "aside";
-/// Name of the file in the job's directory if a process was refused.
+/// Name of a file that exists in the job's directory if a process was refused.
 ///
 /// The preload library has an equal constant.
 pub const REFUSED_FILE: &str = "refused";
-/// Prefix of the names of variables of the launcher that a guardian has changed.
+/// Prefix under which a guardian passes on the launcher's variables that the guardian changes.
 ///
 /// The preload library has an equal constant.
 pub const LAUNCHER_PREFIX: &str = "UNDERSTUDY_LAUNCHER_";
-/// Variable of a guardian for the program's LD_PRELOAD.
+/// Variable of a guardian that contains the program's value of LD_PRELOAD.
 ///
 /// The preload library has an equal constant.
 pub const PRELOAD_VARIABLE: &str = "UNDERSTUDY_PRELOAD";
@@ -144,7 +145,7 @@ pub const MAIN_THREAD: u32 = 1;
 
 /// Memory that a process and its manager share.
 ///
-/// All but the first two words are for a succeeding manager. A flag is set if its word is not 0.
+/// A succeeding manager reads the state of the process here. A flag is set if its word is not 0.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct SharedPage {
@@ -160,17 +161,17 @@ pub struct SharedPage {
     ///
     /// Written by the manager.
     pub has_taken_part: AtomicU32,
-    /// Set if the process has continued the program in a generation; written by it.
+    /// Set if the process has continued the program in a generation; written by the process.
     pub has_run: AtomicU32,
     /// Set if some process had continued the program before the generation of this process began.
     ///
     /// Written by the manager.
     pub is_protected: AtomicU32,
-    /// Set if all workers have finished.
+    /// Set if all workers are in `MPI_Finalize`.
     ///
     /// Written by the manager, before any process is notified.
     pub has_ended: AtomicU32,
-    /// Process id of the manager; written by it.
+    /// Process id of the manager; written by the manager.
     pub manager: AtomicU32,
     /// Set if the main thread accepts [`INTERRUPT`] at any point; written by the process.
     pub is_interruptible: AtomicU32,
@@ -182,7 +183,7 @@ pub struct SharedPage {
     pub signal_times: [AtomicU64; REPEATED_SIGNALS.len()],
 }
 
-/// Signals for all ranks that are repeated after a job's return to an earlier moment.
+/// Signals to all ranks that are delivered again after a rollback.
 pub const REPEATED_SIGNALS: [i32; 6] = [
     libc::SIGHUP,
     libc::SIGINT,
@@ -192,7 +193,7 @@ pub const REPEATED_SIGNALS: [i32; 6] = [
     libc::SIGUSR2,
 ];
 
-/// Length of a [`SharedPage`] in bytes.
+/// Length in bytes of the memory that contains a [`SharedPage`].
 pub const PAGE_BYTES: usize = 4096;
 
 /// End of a line.
@@ -207,7 +208,7 @@ impl LineListener {
     /// Creates the socket in the job's directory; replaces the socket of another process.
     ///
     /// # Errors
-    /// Errors of bind(2) and listen(2).
+    /// Fails with errors of unlink(2), bind(2) and listen(2).
     pub fn new(directory: &PrivateDirectory, socket_name: LineSocket) -> io::Result<LineListener> {
         directory.remove_all(socket_name.name().as_ref())?;
         let socket = socket_with(
@@ -244,7 +245,7 @@ impl AsFd for LineListener {
 
 /// Returns the socket's address by the directory's descriptor.
 ///
-/// The path of a socket is limited to 108 bytes (unix(7)).
+/// The path of a socket is limited to 108 bytes (unix(7)), which the directory's path may exceed.
 fn address(directory: &PrivateDirectory, socket_name: LineSocket) -> io::Result<SocketAddrUnix> {
     let path = format!(
         "/proc/self/fd/{}/{}",
@@ -276,7 +277,7 @@ impl Line {
     /// Returns the process at the other end (unix(7)).
     ///
     /// # Errors
-    /// Errors of getsockopt(2).
+    /// Fails with errors of getsockopt(2).
     pub fn peer(&self) -> io::Result<rustix::process::Pid> {
         Ok(rustix::net::sockopt::socket_peercred(self)?.pid)
     }
@@ -284,8 +285,7 @@ impl Line {
     /// Connects to a socket of the job with this directory.
     ///
     /// # Errors
-    /// Errors of connect(2); `NotFound` without the directory; an error if other users can access
-    /// it.
+    /// Fails with errors of connect(2), and if the directory does not exist or is not private.
     pub fn connect(directory: &Path, socket_name: LineSocket) -> io::Result<Line> {
         let directory = PrivateDirectory::open(directory)?.ok_or(io::ErrorKind::NotFound)?;
         let socket = socket_with(
@@ -301,7 +301,7 @@ impl Line {
     /// Creates both ends of a line.
     ///
     /// # Errors
-    /// Errors of socketpair(2).
+    /// Fails with errors of socketpair(2).
     pub fn pair() -> io::Result<(Line, Line)> {
         let (one, other) = socketpair(
             AddressFamily::UNIX,
@@ -315,7 +315,7 @@ impl Line {
     /// Sends a message.
     ///
     /// # Errors
-    /// Errors of sendmsg(2), for example if the peer has exited.
+    /// Fails with errors of sendmsg(2), for example if the peer has exited or the message is long.
     pub fn send(&self, message: &impl bincode::Encode) -> io::Result<()> {
         self.send_with(message, &[])
     }
@@ -323,7 +323,7 @@ impl Line {
     /// Sends a message with at most `MAX_DESCRIPTORS` descriptors.
     ///
     /// # Errors
-    /// As [`send`](Self::send).
+    /// Fails like [`send`](Self::send).
     pub fn send_with(
         &self,
         message: &impl bincode::Encode,
@@ -334,11 +334,11 @@ impl Line {
 
     /// Sends a message on a line that another process reads.
     ///
-    /// Retries while the kernel lacks memory, at most [`SHORTAGE_TIMEOUT`]. The line is closed
-    /// after other errors of sendmsg(2): otherwise its reader would wait for the message.
+    /// Retries while the kernel lacks memory, at most [`SHORTAGE_TIMEOUT`]. If sendmsg(2) fails for
+    /// good, the line is closed: otherwise its reader would wait for the message.
     ///
     /// # Errors
-    /// As [`send`](Self::send).
+    /// Fails like [`send`](Self::send).
     pub fn send_on(
         line: BorrowedFd<'_>,
         message: &impl bincode::Encode,
@@ -379,12 +379,12 @@ impl Line {
         }
     }
 
-    /// Receives the next message within `limit`; a signal may end the wait early.
+    /// Receives the next message within `limit`; `None` if no message has arrived.
     ///
-    /// Descriptors in the message are closed.
+    /// A signal may end the wait early. Descriptors in the message are closed.
     ///
     /// # Errors
-    /// [`io::ErrorKind::UnexpectedEof`] if the peer has closed the line, or
+    /// Fails with [`io::ErrorKind::UnexpectedEof`] if the peer has closed the line, and with
     /// [`io::ErrorKind::InvalidData`] if the message cannot be decoded.
     pub fn receive<T: bincode::Decode<()>>(
         &self,
@@ -396,7 +396,7 @@ impl Line {
     /// Acts like [`receive`](Self::receive), and returns the received descriptors.
     ///
     /// # Errors
-    /// As [`receive`](Self::receive).
+    /// Fails like [`receive`](Self::receive).
     pub fn receive_with<T: bincode::Decode<()>>(
         &self,
         limit: impl Into<Option<Duration>>,
@@ -477,7 +477,9 @@ mod tests {
         Line::connect(&path, LineSocket::Manager).expect("connected");
     }
 
-    /// A list of 2^62 elements ended the receiving process.
+    /// A message whose list claims 2^62 elements is refused.
+    ///
+    /// Regression test: such a message ended the receiving process.
     #[test]
     fn a_message_cannot_claim_more_memory_than_it_may_need() {
         let (one, other) = Line::pair().expect("a pair of sockets");

@@ -7,7 +7,7 @@ use understudy_numbers::{ProcessNumber, Worker};
 /// Request of a client.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub enum Request {
-    /// Proves that the client has a token; the first message over TCP. Answer: `Welcome`.
+    /// Proves that the client has a token; its first message over TCP. Answer: `Welcome`.
     Prove { proof: [u8; 32] },
     /// Registers the client as a spare while the connection lasts. Answer: `Welcome`.
     Register {
@@ -31,7 +31,7 @@ pub enum Request {
         round: u64,
         needs: Vec<SpareNeed>,
     },
-    /// Reports used spares, in place of which others can be started. Answer: `Start`.
+    /// Reports the number of spares, so that missing spares can be started. Answer: `Start`.
     Replenish {
         /// The launcher's name of the job.
         job: String,
@@ -73,6 +73,7 @@ pub enum Answer {
     Closed(String),
 }
 
+/// State of a job's pool.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct JobStatus {
     /// The launcher's name of the job.

@@ -26,7 +26,7 @@ pub struct Spare {
     pub host: String,
     /// Failure domain.
     pub domain: String,
-    /// Workers of its job on its host.
+    /// Number of workers of the spare's job on the spare's host.
     pub workers: u32,
 }
 
@@ -67,7 +67,10 @@ pub struct SpareLimits {
 }
 
 impl SpareLimits {
-    /// Returns an error if no number of spares is within the limits.
+    /// Checks that a positive number of spares is within the limits.
+    ///
+    /// # Errors
+    /// Fails with [`Refusal::BadLimits`] otherwise.
     pub fn check(self) -> Result<(), Refusal> {
         match self.minimum <= self.maximum && self.maximum > 0 {
             true => Ok(()),

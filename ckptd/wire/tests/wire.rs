@@ -131,14 +131,14 @@ fn decode_one<M: bincode::Decode<()>>(bytes: &[u8]) -> Result<Option<M>, WireErr
 fn what_is_sent_arrives_in_pieces_of_any_length() {
     let frames: Vec<u8> = requests()
         .iter()
-        .flat_map(|ask| encode(ask).expect("short enough"))
+        .flat_map(|request| encode(request).expect("short enough"))
         .collect();
     for piece in [1, 7, 16, 17, 4096, frames.len()] {
         let (mut decoder, mut got) = (Decoder::default(), Vec::new());
         for bytes in frames.chunks(piece) {
             decoder.feed(bytes);
-            while let Some(ask) = decoder.take::<Request>().expect("good frames") {
-                got.push(ask);
+            while let Some(request) = decoder.take::<Request>().expect("good frames") {
+                got.push(request);
             }
         }
         assert_eq!(got, requests());
@@ -154,11 +154,11 @@ fn what_is_sent_arrives_in_pieces_of_any_length() {
 
 #[test]
 fn every_bit_counts() {
-    for ask in requests()
+    for request in requests()
         .into_iter()
-        .filter(|ask| !matches!(ask, Request::Lease { .. }))
+        .filter(|request| !matches!(request, Request::Lease { .. }))
     {
-        let frame = encode(&ask).expect("short enough");
+        let frame = encode(&request).expect("short enough");
         for bit in 0..frame.len() * 8 {
             let mut damaged = frame.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);
@@ -166,14 +166,14 @@ fn every_bit_counts() {
             let got = decode_one::<Request>(&damaged);
             assert!(
                 matches!(got, Err(_) | Ok(None)),
-                "bit {bit} of {ask:?} does not matter: {got:?}"
+                "bit {bit} of {request:?} does not matter: {got:?}"
             );
         }
         for length in 0..frame.len() {
             assert_eq!(
                 decode_one::<Request>(&frame[..length]),
                 Ok(None),
-                "{length} bytes of {ask:?}"
+                "{length} bytes of {request:?}"
             );
         }
     }
@@ -207,7 +207,7 @@ fn absurd_lengths_are_refused_before_anything_is_kept() {
     assert_eq!(encode(&long), None);
 }
 
-/// Length fields of lists exceed the data, in frames that are valid otherwise.
+/// Frames whose lists claim more elements than follow are refused within the allocation limit.
 #[test]
 fn claimed_lengths_allocate_nothing() {
     // Lease: variant, name, round, then the number of workers.
@@ -251,7 +251,7 @@ proptest! {
         limited(&std::iter::once(piece).chain(frames).collect::<Vec<_>>())?;
     }
 
-    /// Changes some bytes of valid messages and recomputes the check.
+    /// Changed bytes in messages with a correct check cause no panic and no large allocation.
     #[test]
     fn near_misses(which in any::<usize>(), changes in vec((any::<usize>(), any::<u8>()), 1..6), cut in any::<usize>()) {
         let requests = requests();

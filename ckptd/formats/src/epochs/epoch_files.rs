@@ -16,7 +16,6 @@ pub struct EpochKey {
     /// A job that is rolled back takes checkpoints with the same epoch numbers again; the
     /// generation distinguishes them.
     pub generation: u64,
-    /// Number of the epoch.
     pub epoch: Epoch,
 }
 
@@ -29,7 +28,7 @@ pub struct EpochFileName {
 
 /// Suffix of the name of a file that is being written.
 pub const PARTIAL_SUFFIX: &str = ".part";
-/// Prefix of the names of all files.
+/// Prefix of the names of checkpoint files and of files with static data.
 pub const PREFIX: &str = "understudy-";
 const SUFFIX: &str = ".epoch";
 /// Suffix of the names of files with static data.
@@ -122,8 +121,8 @@ pub fn restorable_epochs(by_worker: &[Vec<EpochKey>]) -> Vec<EpochKey> {
 
 /// Returns a worker's epochs that are not needed any more.
 ///
-/// `complete` are the epochs of which all workers have complete files. The last two complete
-/// epochs and all newer epochs are needed. Epochs of other jobs are never returned.
+/// `complete` are the epochs of which all workers have complete files. The last two of them, and
+/// all epochs newer than the older one, are needed. Epochs of other jobs are never returned.
 pub fn obsolete_epochs(files: &[EpochKey], complete: &BTreeSet<EpochKey>) -> Vec<EpochKey> {
     let Some(second) = complete.iter().rev().nth(1) else {
         return Vec::new();

@@ -7,9 +7,10 @@
 //!   end mark
 //! ```
 //!
-//! Each line above is a section. The checksum of a section is XXH3-64 with the section's number as
-//! the seed, so that exchanged sections are detected. The head contains the lengths of all
-//! sections, so that truncated files are detected. Integers are little-endian.
+//! Each line above but the last is a section. The checksum of a section is XXH3-64 with the
+//! section's number as the seed, so that exchanged sections are detected. The head contains the
+//! length of the state and the number of pages, so that truncated files are detected. Integers are
+//! little-endian.
 
 use super::epoch_files::EpochKey;
 use crate::pages::{self, PAGE_SIZE, PageRun};
@@ -22,7 +23,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 const MAGIC: &[u8; 8] = b"USTDYEPO";
 /// Version of the format.
 ///
-/// Bumped with any change of this format, or of a type in [`EpochHead`].
+/// Any change of this format, or of a type in [`EpochHead`], requires a new version.
 pub const VERSION: u32 = 1;
 const END: &[u8; 8] = b"USTDYEND";
 
@@ -87,12 +88,13 @@ pub enum EpochError {
     #[error(
         "{}", message::checkpoint_version(.0, VERSION))]
     Version(u32),
-    /// A part is damaged: its checksum does not match, or its content is impossible.
+    /// A section is damaged: its checksum does not match, or its content is impossible.
     #[error("{}", message::checkpoint_damaged(.0))]
     Damaged(String),
+    /// The head is intact, but its content is impossible.
     #[error("{}", message::CHECKPOINT_INCONSISTENT)]
     Head,
-    /// The file belongs to another job or program.
+    /// The file belongs to another program, build, MPI library or number of workers.
     #[error("{0}")]
     Foreign(String),
     /// No memory for the content.
@@ -114,11 +116,11 @@ impl From<io::Error> for EpochError {
     }
 }
 
-/// Decodes a consistent head.
+/// Decodes and checks a head; `None` if the bytes are not a valid head.
 ///
-/// `None` if the bytes are not a valid head. Damaged length fields could cause huge allocations, so
-/// the size of the decoded head is limited. The limit is 32 times the upper bound of
-/// the input's size class: 2 MiB below 64 KiB, 512 MiB below 16 MiB, and 8 GiB otherwise.
+/// Damaged length fields could cause huge allocations, so the size of the decoded head is limited.
+/// The limit is 32 times the upper bound of the input's size class: 2 MiB below 64 KiB, 512 MiB
+/// below 16 MiB, and 8 GiB otherwise.
 fn decode_head(bytes: &[u8]) -> Option<EpochHead> {
     let (head, used) = match bytes.len() {
         0..0x1_0000 => decode_limited::<0x20_0000>(bytes),

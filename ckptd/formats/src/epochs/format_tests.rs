@@ -138,7 +138,7 @@ fn another_version_is_named() {
     ));
 }
 
-/// Creates a file with this head and valid first bytes.
+/// Creates the begin of a file: valid first bytes, this head, and its checksum.
 fn with_head(head: &[u8]) -> Vec<u8> {
     let mut bytes = MAGIC.to_vec();
     bytes.extend(VERSION.to_le_bytes());
@@ -148,9 +148,9 @@ fn with_head(head: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Regression test: a list with a length of 2^48 ended the program that read it.
+/// A list that claims a length of 2^48 is refused, without such an allocation.
 ///
-/// `make fuzz` has found such a file.
+/// Regression test: such a file, which `make fuzz` has found, ended the program that read it.
 #[test]
 fn lists_that_only_claim_to_be_long_take_no_memory() {
     let good = bincode::encode_to_vec(head(1), standard()).unwrap();

@@ -121,9 +121,9 @@ impl DirectoryOwner {
     /// True if this owner has certainly ended.
     ///
     /// The caller has the exclusive lock, unless the file system has no locks (`sees_locks` is
-    /// false). Any of three facts proves the end: the owner ran under this kernel, so its locks
-    /// would be visible; its host has been rebooted since; or the batch system has restarted the
-    /// job.
+    /// false). Any of three facts proves the end: the owner ran under this kernel and locks work,
+    /// so that its locks would be visible; its host has been rebooted since; or the batch system
+    /// has restarted the job.
     fn has_ended(&self, own: &DirectoryOwner, sees_locks: bool) -> bool {
         let is_same_kernel = self.boot == own.boot;
         let has_rebooted = self.host == own.host && !is_same_kernel;
@@ -133,7 +133,9 @@ impl DirectoryOwner {
     }
 }
 
-/// Shared lock on the owner file, by a process of the owner.
+/// Owner file, opened and locked (shared) by a process of the owner.
+///
+/// A file system without locks leaves the file unlocked.
 #[derive(Debug)]
 pub struct Ownership {
     file: File,
@@ -171,12 +173,14 @@ impl From<io::Error> for ClaimError {
 /// Makes the job of this process the owner of a directory.
 ///
 /// Each process of the job calls this function. The job owns the directory until all of its
-/// processes have exited. In a rank, `lift` moves the file to a descriptor number that the program
-/// does not use. This happens before the lock is taken: a process loses its record locks on a file
-/// when it closes any descriptor of the file (fcntl_locking(2)).
+/// processes have exited, or one of them calls [`Ownership::remove`]. In a rank, `lift` moves the
+/// file to a descriptor number that the program does not use. The file is moved before it is
+/// locked: a process loses its record locks on a file when it closes any descriptor of the file
+/// (fcntl_locking(2)).
 ///
 /// # Errors
-/// [`ClaimError::Owned`] if another job owns the directory, or an error of open(2) or write(2).
+/// Fails with [`ClaimError::Owned`] if another job owns the directory or does not complete the
+/// owner file in time, and with [`ClaimError::System`] if the file cannot be read or written.
 pub fn claim(
     directory: &Path,
     own: &DirectoryOwner,
@@ -243,6 +247,9 @@ impl Ownership {
     /// Writes the owner file, then changes the exclusive lock to a shared lock.
     ///
     /// The file is not written if it names this job already. `found` is the present content.
+    ///
+    /// # Errors
+    /// Fails if `found` names another job that may be running, or if the file cannot be written.
     fn write_and_share(
         &mut self,
         found: Option<DirectoryOwner>,
@@ -283,7 +290,9 @@ impl Ownership {
         )?)
     }
 
-    /// Releases the directory after a successful end of the job.
+    /// Removes the owner file, by which the job releases the directory.
+    ///
+    /// Called after a successful end of the job.
     pub fn remove(self) {
         if self.is_in_place() {
             let _ = std::fs::remove_file(&self.path);

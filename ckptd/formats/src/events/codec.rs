@@ -47,9 +47,9 @@ impl Header {
     }
 }
 
-/// Encodes a record as one frame; `None` if it is longer than [`MAX_PAYLOAD`].
+/// Encodes a record as one frame; `None` if its payload is longer than [`MAX_PAYLOAD`].
 ///
-/// Only extremely long settings of a job cause such a length.
+/// Only an extremely long command line or setting of a job causes such a length.
 pub fn encode_record(record: &Record) -> Option<Vec<u8>> {
     let mut frame = vec![0; FRAME_HEAD];
     let payload =

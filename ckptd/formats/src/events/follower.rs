@@ -9,7 +9,9 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Reader of records as they are written; damage ends the reading for good.
+/// Reader of records as they are written.
+///
+/// Damage or a read error ends the reading for good.
 pub struct EventFollower {
     stream: RecordStream<File>,
     is_damaged: bool,
@@ -41,7 +43,8 @@ impl EventFollower {
     /// Returns the next record; `None` if the file contains no further complete record yet.
     ///
     /// # Errors
-    /// The damage behind the last good record, returned once.
+    /// Fails once if the file is damaged behind the last good record or cannot be read; from then
+    /// on the result is `None`.
     pub fn poll(&mut self) -> Result<Option<FramedRecord>, ReadError> {
         if self.is_damaged {
             return Ok(None);

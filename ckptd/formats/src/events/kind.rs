@@ -375,6 +375,8 @@ kinds! {
             ns: u64,
         },
         /// This process, formerly the spare `from`, continues as the worker `as_worker`.
+        ///
+        /// A process that was started after the failure counts as a spare, too.
         Takeover = "takeover" {
             recovery: u32,
             from: Spare,
@@ -395,11 +397,13 @@ kinds! {
             mtbf_ns: u64,
             interval_ns: u64,
         },
-        /// Traffic counts, written by earlier builds; decoded but not reported.
+        /// Traffic counts, which earlier builds with this [`super::VERSION`] have written.
+        ///
+        /// Decoded but not reported.
         Traffic = "traffic" flat { traffic: Traffic },
         /// Calls of a set-up log that has ended or was discarded.
         JournalCalls = "journal_calls" flat { calls: JournalCalls },
-        /// Protection or recovery was refused.
+        /// The job is not protected, or not protected any more.
         Refused = "refused" { reason: String },
         /// No worker can continue: the job ends with this status.
         Lost = "lost" { reason: String, status: i32 },

@@ -30,7 +30,7 @@ impl EventReader<Cursor<Vec<u8>>> {
 }
 
 impl<R: Read> EventReader<R> {
-    /// Reads the header of `source`; records are read in pieces of `chunk` bytes.
+    /// Reads the header of `source`; records are read in pieces of at least `chunk` bytes.
     pub fn new(source: R, chunk: usize) -> Result<Self, ReadError> {
         let mut stream = RecordStream::new(source, chunk);
         Ok(Self {

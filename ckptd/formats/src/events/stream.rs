@@ -44,7 +44,8 @@ pub struct FramedRecord {
 
 /// Decoder of the records in `source`.
 ///
-/// An incomplete record is [`ReadError::Truncated`] and can be retried once `source` has grown.
+/// An incomplete header or record is [`ReadError::Truncated`], and can be read again once `source`
+/// has grown.
 pub(super) struct RecordStream<R> {
     source: R,
     /// Minimum number of bytes per read.
@@ -170,7 +171,9 @@ mod tests {
     use super::*;
     use crate::events::{ClockPair, Epoch, Kind, ProcessNumber, encode_record};
 
-    /// Reads a long record between short ones in pieces of two bytes.
+    /// Reads a long record between short ones in pieces of at least two bytes.
+    ///
+    /// The buffer is short again after the short record that follows the long one.
     #[test]
     fn the_buffer_is_as_long_as_the_longest_record() {
         let record = |length: usize| Record {

@@ -27,7 +27,8 @@ impl AddAssign for Amount {
 described! {
     /// Traffic counts of a worker, in event files of earlier builds.
     ///
-    /// No process writes this record any more. Files with it remain readable.
+    /// No process writes this record any more. Files of the present version that contain the record
+    /// remain readable.
     #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
     pub struct Traffic {
         pub worker: Worker,
@@ -63,8 +64,9 @@ described! {
         pub kept: Option<u64>,
         /// Call sites with the most bytes, in descending order.
         pub rows: Vec<JournalRow>,
-        /// Number of call sites that are not listed, and their amounts.
+        /// Number of call sites that are not listed.
         pub other_places: u64,
+        /// Calls from these call sites, and their bytes of the uncompressed journal.
         pub others: Amount,
     }
 }

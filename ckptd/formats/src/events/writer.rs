@@ -19,7 +19,7 @@ use understudy_numbers::{Epoch, ProcessNumber};
 pub struct EventWriter {
     file: Option<File>,
     path: PathBuf,
-    /// True after an error; nothing is written any more.
+    /// True if nothing is written: after an error, or in a writer of [`EventWriter::disabled`].
     is_disabled: AtomicBool,
     /// `CLOCK_MONOTONIC` in the file's header.
     origin: u64,
@@ -93,7 +93,7 @@ impl EventWriter {
         }
     }
 
-    /// False once an error has disabled the writer.
+    /// True unless the writer was created as disabled, or an error has disabled the writer.
     pub fn is_on(&self) -> bool {
         !self.is_disabled.load(Relaxed)
     }

@@ -19,7 +19,8 @@ use std::path::{Path, PathBuf};
 /// that the program side never uses.
 fn open_at(directory: RawFd, name: &OsStr, flags: libc::c_int) -> io::Result<File> {
     let name = CString::new(name.as_bytes())?;
-    // SAFETY: openat(2) with a valid string; the descriptor is new and has no other owner.
+    // SAFETY: `name` is a terminated string that outlives the call; openat(2) returns a new
+    // descriptor, which has no other owner.
     unsafe {
         match libc::openat(
             directory,
@@ -44,7 +45,8 @@ pub fn is_own(metadata: &Metadata) -> bool {
 /// mode 0600.
 ///
 /// # Errors
-/// Errors of open(2); `PermissionDenied` if it is not a regular file of this user.
+/// Fails with errors of open(2), and with `PermissionDenied` if the path names anything but a
+/// regular file of this user.
 pub fn open_own(path: &Path, flags: libc::c_int) -> io::Result<File> {
     open_own_at(libc::AT_FDCWD, path.as_os_str(), flags)
 }
@@ -52,7 +54,7 @@ pub fn open_own(path: &Path, flags: libc::c_int) -> io::Result<File> {
 /// Reads a regular file of this user like [`open_own`]; a missing file counts as empty.
 ///
 /// # Errors
-/// As [`open_own`], and errors of read(2).
+/// Fails like [`open_own`], except for a missing file, and with errors of read(2).
 pub fn read_own(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     match open_own(path, libc::O_RDONLY) {
@@ -65,7 +67,8 @@ pub fn read_own(path: &Path) -> io::Result<Vec<u8>> {
 /// Opens a regular file of any user for reading, and never waits for a FIFO.
 ///
 /// # Errors
-/// Errors of open(2); `InvalidInput` if it is not a regular file.
+/// Fails with errors of open(2), and with `InvalidInput` if the path names anything but a regular
+/// file.
 pub fn open_regular(path: &Path) -> io::Result<File> {
     let file = open_at(
         libc::AT_FDCWD,
@@ -99,7 +102,7 @@ fn open_own_at(directory: RawFd, name: &OsStr, flags: libc::c_int) -> io::Result
 /// A file of this name is removed first, not truncated.
 ///
 /// # Errors
-/// Errors of unlink(2) and open(2).
+/// Fails with errors of unlink(2) and open(2).
 pub fn create_anew(path: &Path) -> io::Result<File> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
@@ -110,8 +113,8 @@ pub fn create_anew(path: &Path) -> io::Result<File> {
 
 /// Open directory; later renames of the directory have no effect on it.
 ///
-/// All constructors except [`open_any`](Self::open_any) refuse a directory that other users can
-/// access.
+/// All public constructors except [`open_any`](Self::open_any) refuse a directory that other users
+/// can access.
 #[derive(Debug)]
 pub struct PrivateDirectory {
     file: File,
@@ -122,7 +125,7 @@ impl PrivateDirectory {
     /// Opens a directory of any user, private or not.
     ///
     /// # Errors
-    /// Errors of open(2).
+    /// Fails with errors of open(2).
     pub fn open_any(path: &Path) -> io::Result<PrivateDirectory> {
         let file = open_at(
             libc::AT_FDCWD,
@@ -138,7 +141,8 @@ impl PrivateDirectory {
     /// Opens a directory that only this user can access; `None` if it does not exist.
     ///
     /// # Errors
-    /// If other users have access, or if the path is a link or not a directory.
+    /// Fails if other users have access, if the path is a link or not a directory, or if a system
+    /// call fails.
     pub fn open(path: &Path) -> Result<Option<PrivateDirectory>, DirectoryRefusal> {
         Self::open_at(libc::AT_FDCWD, path.as_os_str(), path)
     }
@@ -146,7 +150,7 @@ impl PrivateDirectory {
     /// Acts like [`open`](Self::open), and creates a missing directory with mode 0700.
     ///
     /// # Errors
-    /// As [`open`](Self::open), and errors of mkdir(2).
+    /// Fails like [`open`](Self::open), and with errors of mkdir(2).
     pub fn make(path: &Path) -> Result<PrivateDirectory, DirectoryRefusal> {
         Self::make_at(rustix::fs::CWD, path.as_os_str(), path)
     }
@@ -154,7 +158,7 @@ impl PrivateDirectory {
     /// Opens a directory in this directory by its name; `None` if it does not exist.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// Fails like [`open`](Self::open).
     pub fn open_below(&self, name: &OsStr) -> Result<Option<PrivateDirectory>, DirectoryRefusal> {
         Self::open_at(self.file.as_raw_fd(), name, &self.path.join(name))
     }
@@ -162,7 +166,7 @@ impl PrivateDirectory {
     /// Acts like [`open_below`](Self::open_below), and creates a missing directory.
     ///
     /// # Errors
-    /// As [`make`](Self::make).
+    /// Fails like [`make`](Self::make).
     pub fn make_below(&self, name: &OsStr) -> Result<PrivateDirectory, DirectoryRefusal> {
         Self::make_at(self.file.as_fd(), name, &self.path.join(name))
     }
@@ -235,7 +239,7 @@ impl PrivateDirectory {
         &self.path
     }
 
-    /// Returns the names in the directory.
+    /// Returns the names in the directory; empty if the directory cannot be read.
     ///
     /// Ranks must not call this function: it opens a descriptor without the shim library, so the
     /// descriptor may take a number that belongs to the program side.
@@ -253,7 +257,7 @@ impl PrivateDirectory {
     /// Opens a regular file in the directory like [`open_own`].
     ///
     /// # Errors
-    /// As [`open_own`].
+    /// Fails like [`open_own`].
     pub fn open_own(&self, name: &OsStr, flags: libc::c_int) -> io::Result<File> {
         open_own_at(self.file.as_raw_fd(), name, flags)
     }
@@ -263,7 +267,8 @@ impl PrivateDirectory {
     /// A missing name is no error.
     ///
     /// # Errors
-    /// Errors of unlink(2) and rmdir(2); `PermissionDenied` for a directory of another user.
+    /// Fails with errors of stat(2), open(2), unlink(2) and rmdir(2), and with `PermissionDenied`
+    /// for a directory of another user at any depth.
     pub fn remove_all(&self, name: &OsStr) -> io::Result<()> {
         match self.try_remove(name) {
             Err(Errno::NOENT) => Ok(()),
@@ -354,7 +359,9 @@ mod tests {
         assert_eq!(fs::read(&precious).expect("there"), b"precious");
     }
 
-    /// Replaces the directory's path by a link between listing and removal, as an attacker could.
+    /// An attacker exchanges a directory for a link between its listing and the removal.
+    ///
+    /// The content of the listed directory is removed; files behind the link stay.
     #[test]
     fn nothing_is_removed_through_a_directory_that_was_exchanged() {
         let top = top();

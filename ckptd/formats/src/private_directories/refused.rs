@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 use understudy_catalogue::message;
 
-/// Variable that names the place for the directory of this user's files.
+/// Variable that names the place in which the directory `understudy-UID` is created.
 pub const RUNTIME_DIR: &str = "UNDERSTUDY_RUNTIME_DIR";
 
 /// Reason why a directory is not used.
@@ -15,7 +15,7 @@ pub enum DirectoryRefusal {
     Link(PathBuf),
     #[error("{}", message::not_a_directory(.0.display()))]
     NotADirectory(PathBuf),
-    /// Another user has created the directory.
+    /// The directory belongs to another user.
     #[error("{}", message::directory_of_another_user(.path.display(), .uid))]
     WrongOwner { path: PathBuf, uid: u32 },
     /// Other users have access.

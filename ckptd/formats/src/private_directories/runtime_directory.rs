@@ -60,7 +60,8 @@ pub fn in_memory() -> PathBuf {
 /// Creates the directory of [`in_memory`] if it is missing.
 ///
 /// # Errors
-/// Fails if each place is unusable, or has an entry of this name that is not a private directory.
+/// Fails if no place can be used, or if the user can correct the reason why one is not used: other
+/// users have access to the directory, or the place that the user has named is unusable.
 pub fn make_in_memory() -> Result<PrivateDirectory, DirectoryRefusal> {
     let made = match SELECTED.get() {
         Some(path) => PrivateDirectory::make(path),
@@ -99,7 +100,7 @@ struct PlaceCandidates {
     /// Place that the user has named.
     named: Option<PathBuf>,
     memory: PathBuf,
-    /// Directories of sessions; the first existing one is used.
+    /// Directories of sessions; the first one that only this user can access is used.
     sessions: Vec<PathBuf>,
     /// Name of the directory.
     name: String,
@@ -205,9 +206,11 @@ fn make_named(place: &Path, name: &str) -> Result<PrivateDirectory, DirectoryRef
     make_in(place, name).map_err(|error| refused(error.to_string()))
 }
 
-/// True if every process of the node is refused for this reason.
+/// True if another place is tried after this refusal.
 ///
-/// False for example if this process has no free descriptor: another process could use the place.
+/// Another place is tried only if every process of the node is refused for the same reason, so that
+/// all select the same place. For example, the result is false if this process has no free
+/// descriptor, because another process could use the place.
 fn is_lasting(refused: &DirectoryRefusal) -> bool {
     match refused {
         DirectoryRefusal::Link(_)
@@ -240,7 +243,10 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::{PermissionsExt, chown, symlink};
 
-    /// Creates substitutes for the node's places; other users can write to the first substitute.
+    /// Creates substitutes for the node's places.
+    ///
+    /// All users can write to the substitute for `/dev/shm`, and only this user to the substitute
+    /// for a session's directory.
     fn places() -> (tempfile::TempDir, PlaceCandidates) {
         let top = tempfile::tempdir().expect("there is room for temporary files");
         let [memory, session] = ["shm", "session"].map(|name| top.path().join(name));

@@ -13,9 +13,10 @@ use understudy_numbers::{Generation, Guardian, ProcessNumber};
 const MAX_STILLBORN_PROCESSES: u32 = 10;
 /// Limit of successive generations that fail without a death.
 const MAX_FAILED_GENERATIONS: u32 = 10;
-/// Time limit for the failure because of which an MPI library has aborted.
+/// Time limit for the report of a failure, after an MPI library has aborted.
 ///
-/// Longer than a node may be silent.
+/// The library has probably aborted because of this failure. The limit is longer than a node may be
+/// silent.
 const BROKEN_TIMEOUT: Duration = Duration::from_secs(10);
 /// Limit of restarts from the beginning.
 const MAX_RESTARTS: u32 = 5;
@@ -43,7 +44,7 @@ impl Job {
             .values()
             .any(|member| member.is_alive() && member.is_broken);
         let (is_ending, restarts_from_start) = (self.is_ending(), !self.is_protected);
-        // The process may have left the library of the aborted generation after its report.
+        // The report is late if the process has left the library of that generation meanwhile.
         let is_in_generation =
             |member: &&mut Member| member.is_alive() && member.ready == Some(generation);
         let Some(member) = self.members.get_mut(&number).filter(is_in_generation) else {
@@ -130,7 +131,7 @@ impl Job {
             .any(|number| self.members[number].was_in_generation)
     }
 
-    /// True if no generation has begun and the first one is awaited.
+    /// True if no generation has begun and the first generation is awaited.
     fn is_at_start(&self) -> bool {
         !self.is_protected && !self.has_begun() && self.is_joining()
     }
@@ -207,7 +208,8 @@ impl Job {
                 self.print(message::REPLACEMENT_NEEDS_MEMORY.into());
                 self.end_with(exit_status::RECOVERY_FAILED, Some(at))
             }
-            // A new process must reach MPI, as the first one did.
+            // A replacement that exits before it uses MPI has failed: the process that it replaces
+            // has used MPI.
             Ending::Exit(_) if !has_used_mpi && self.is_protected => {
                 self.process_died(at, was_in_generation)
             }
@@ -219,7 +221,7 @@ impl Job {
                 self.leaver =
                     matches!(ending, Ending::Exit(_)).then_some((number, was_in_generation));
             }
-            // A replacement would exceed the limit again.
+            // After a restart from the beginning, a process would exceed the limit again.
             Ending::Signal(signal) if !self.is_protected && limit_of(signal).is_some() => {
                 let limit = limit_of(signal).unwrap_or_default();
                 self.print(message::resource_limit_exceeded(number, limit).to_string());
@@ -291,6 +293,8 @@ impl Job {
     }
 
     /// Closes the record of a process that has exited and whose output has ended.
+    ///
+    /// Then [`revive`](Self::revive) starts the process again if it was killed too early.
     pub(super) fn close_if_over(&mut self, number: ProcessNumber) {
         if self.members.get(&number).is_some_and(Member::is_over) {
             self.unfinished.remove(&number);
@@ -320,7 +324,7 @@ impl Job {
         self.announce_next_generation();
     }
 
-    /// Restarts all processes from the beginning because no checkpoint exists.
+    /// Kills all processes, as no checkpoint exists; the program then restarts from its beginning.
     pub(super) fn restart(&mut self) {
         self.phase = Phase::Restarting;
         self.kill_all();
@@ -356,6 +360,9 @@ impl Job {
     }
 
     /// Starts a process again that was killed before it used MPI.
+    ///
+    /// Does nothing after the start of the job. All processes are restarted instead if this process
+    /// has printed output or was started again too often.
     pub(super) fn revive(&mut self, number: ProcessNumber) {
         let member = &self.members[&number];
         if !self.is_at_start() || member.has_used_mpi() || !member.is_killed() {

@@ -7,15 +7,16 @@ use std::time::Duration;
 use understudy_catalogue::{exit_status, message};
 use understudy_numbers::{Guardian, ProcessNumber};
 
-/// Time for the other processes to exit by themselves.
+/// Time in which the remaining processes can exit by themselves when the job ends early.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
-/// Time for the other processes to exit by themselves after `MPI_Abort`.
+/// Time in which the remaining processes can exit by themselves after `MPI_Abort`.
 const ABORT_TIMEOUT: Duration = Duration::from_millis(100);
 
 impl Job {
     /// Handles the end of a process while the job ends.
     ///
-    /// A process that was killed may have had work left, which is not repeated: its status counts.
+    /// The job's status is that of a killed process, because no process repeats the work that the
+    /// killed process may not have completed.
     pub(super) fn ended_at_the_end(
         &mut self,
         number: ProcessNumber,
@@ -23,8 +24,8 @@ impl Job {
         is_at_end: bool,
     ) {
         let member = &self.members[&number];
-        // Other processes have left the MPI library in which a spare still is; the spare is not
-        // needed.
+        // A spare may fail because the other processes have left its MPI library. The program does
+        // not need the spare, so its status does not count.
         if self.phase == (Phase::Ending { deadline: None })
             && self.is_protected
             && !member.has_resumed
@@ -68,7 +69,7 @@ impl Job {
         let has_ended = self.phase == (Phase::Ending { deadline: None }) && self.status == 0;
         if has_ended && self.living.contains(&number) {
             if !self.members[&number].has_used_mpi() {
-                // A new process that the program has not needed.
+                // The process was started for the program that has ended, which did not need it.
                 let generation = Some(self.generation);
                 self.actions.push(Action::admit(number, generation));
                 return self.actions.push(Action::end(true));
@@ -111,7 +112,7 @@ impl Job {
         }
     }
 
-    /// Ends the job; processes that still run after a while are killed.
+    /// Ends the job early; processes that still run after [`EXIT_TIMEOUT`] are killed.
     pub(super) fn end_with(&mut self, status: i32, culprit: Option<Guardian>) {
         self.end_within(EXIT_TIMEOUT, status, culprit);
     }
@@ -156,7 +157,9 @@ impl Job {
         }
     }
 
-    /// Reports a process that has exited while others still run: the program is incomplete.
+    /// Reports a process that has exited without `MPI_Finalize` while other processes still run.
+    ///
+    /// The program is incomplete, so the job's status is not zero.
     pub(super) fn note_leaver(&mut self) {
         let Some((number, was_in_generation)) = self.leaver.filter(|_| !self.living.is_empty())
         else {

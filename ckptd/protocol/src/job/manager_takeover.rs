@@ -45,7 +45,7 @@ impl Job {
             .keys()
             .last()
             .map_or(first, |last| first.max(last.0 + 1));
-        // A guardian that has died while it reported is left out.
+        // Processes of guardians that have died before they joined are left out.
         for (&number, (at, history)) in earlier
             .iter()
             .filter(|(_, (at, _))| self.nodes.contains_key(at))

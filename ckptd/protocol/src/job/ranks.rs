@@ -1,4 +1,4 @@
-//! Ranks of a generation: surviving ranks, and a spare for each dead rank.
+//! Ranks of a generation: surviving ranks, and a replacement for each dead rank.
 
 use super::Job;
 use crate::{Action, Node};

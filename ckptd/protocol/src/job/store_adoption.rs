@@ -1,9 +1,9 @@
 //! Adoption of the replica stores of dead processes.
 //!
-//! The store of a dead process is a set of memfds that its guardian still holds, so only a process
-//! of the same node can adopt the store. The adopter must not have run a worker, and must have no
-//! store of its own. If a node has more stores than possible adopters, a process is started on the
-//! node for each remaining store, and the next generation waits for the process.
+//! The store of a dead process is a set of memfds that its guardian still has open, so only a
+//! process of the same node can adopt the store. The adopter must not have run a worker, and must
+//! have no store of its own. If a node has more stores than possible adopters, a process is started
+//! on the node for each remaining store, and the next generation waits for these processes.
 
 use super::Job;
 use crate::{Action, Node};
@@ -45,7 +45,7 @@ impl Job {
         (member.replicas_of.is_none() && !member.has_resumed).then(|| self.nodes[&member.at])
     }
 
-    /// True if a missing process is needed to adopt a replica store.
+    /// True if an adopter of a replica store is not ready yet.
     pub(super) fn awaits_adopters(&self) -> bool {
         let mut missing: BTreeMap<Node, usize> = BTreeMap::new();
         for from in self.left_stores.values() {

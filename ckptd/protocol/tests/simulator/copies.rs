@@ -22,7 +22,7 @@ impl World {
             let idle = adopter.or_else(|| find(&|it| it.part.is_none() && it.of_dead.is_none()));
             let number = idle
                 .or_else(|| find(&|it| it.part.is_none()))
-                .expect("there are enough");
+                .expect("a generation has as many ranks as workers");
             self.processes
                 .get_mut(&number)
                 .expect("a rank is a process")
@@ -30,7 +30,9 @@ impl World {
         }
     }
 
-    /// Checks that all replicas that are left can be used by a rank.
+    /// Checks that ranks have a replica of each worker, if any is left.
+    ///
+    /// Sets `is_doomed` if no replica of a worker with a checkpoint is left.
     pub fn check_copies(&mut self, ranks: &[ProcessNumber]) {
         let is_left =
             |it: &Process| !self.lost.contains(&it.node) && (it.keeps || it.stage != Stage::Dead);
@@ -39,24 +41,24 @@ impl World {
             .iter()
             .filter(|(_, process)| is_left(process));
         let (known, left): (Vec<_>, Vec<_>) = all.partition(|(number, _)| ranks.contains(number));
-        let of = |processes: &[(&ProcessNumber, &Process)]| -> BTreeSet<Worker> {
+        let workers_of = |processes: &[(&ProcessNumber, &Process)]| -> BTreeSet<Worker> {
             processes
                 .iter()
                 .flat_map(|(_, it)| it.copies.iter().copied())
                 .collect()
         };
-        let (known, left) = (of(&known), of(&left));
+        let (known, left) = (workers_of(&known), workers_of(&left));
         assert!(
             left.is_subset(&known),
-            "copies of {left:?} are left behind, {known:?} are known"
+            "ranks have replicas of {known:?}; other processes have replicas of {left:?}"
         );
         self.is_doomed |= !self.kept.is_subset(&known);
     }
 
     /// Commits a checkpoint if all workers have handed over replicas of themselves.
     ///
-    /// Then a worker of another node receives a replica of each. Returns true if the checkpoint is
-    /// committed.
+    /// Then a process of another node, if one has handed over its own replica, also receives a
+    /// replica of each worker. Returns true if the checkpoint is committed.
     pub fn commit(&mut self) -> bool {
         let has_own = |it: &Process| it.part.is_some_and(|part| it.copies.contains(&part));
         let keeps = |it: &&Process| it.keeps && it.stage != Stage::Dead && has_own(it);

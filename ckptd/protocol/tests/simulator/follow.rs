@@ -9,7 +9,8 @@ impl World {
     pub fn follow(&mut self) {
         self.managers -= 1;
         if !self.statuses.is_empty() {
-            // The job's directory has been removed, and guardians exit by themselves.
+            // Guardians have begun to exit, so the job's directory has been removed, and the other
+            // guardians exit by themselves.
             self.is_over = true;
             let all = 0..self.size;
             self.statuses.extend(all.map(|it| (Guardian(it), 0)));
@@ -48,7 +49,8 @@ impl World {
             events.extend(ending.into_iter().flat_map(ends));
             let process = self.processes.get_mut(&number).expect("a process");
             match process.stage {
-                // The process waits for a generation that has ended.
+                // The process is ready for a generation of the dead manager, which the next
+                // generation replaces.
                 Stage::Spare if process.history.was_in_generation => {
                     process.stage = Stage::Ready(Generation::default())
                 }

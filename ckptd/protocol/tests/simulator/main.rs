@@ -1,9 +1,9 @@
 //! The protocol with simulated processes and random failures, by seed.
 //!
-//! A simulated process passes through its stages by itself. Its messages, and the messages to it,
-//! arrive late. Guardians report deaths late, too. In each run some processes or managers are
-//! killed at random moments, or whole nodes are lost. The job must end. Its last generation must
-//! have all workers, and a replica of each as long as one is left on a node that is not lost.
+//! A simulated process passes through its stages by itself. Its messages arrive late, and guardians
+//! report deaths late. In each run some processes or managers are killed at random moments, or
+//! whole nodes are lost. The job must end. Each generation must have all workers, and a replica of
+//! each worker as long as one is left on a node that is not lost.
 
 mod copies;
 mod follow;
@@ -23,7 +23,10 @@ struct Lost {
     had_copies: bool,
 }
 
-/// Simulates a job to its end.
+/// Simulates a job to its end; returns a job that was not completed.
+///
+/// `deaths` are the numbers of processes and of managers that are killed; `nodes` are the numbers
+/// of nodes and of lost nodes.
 fn play(seed: u64, [workers, spares]: [u32; 2], deaths: [u32; 2], nodes: [u32; 2]) -> Option<Lost> {
     let mut world = World::new(seed, [workers, spares], deaths, nodes);
     let mut turns = 0;
@@ -36,20 +39,20 @@ fn play(seed: u64, [workers, spares]: [u32; 2], deaths: [u32; 2], nodes: [u32; 2
         );
     }
     let left = (0..workers + spares).filter(|&it| !world.lost.contains(&world.node(Guardian(it))));
-    let have_left = |it: u32| world.statuses.contains_key(&Guardian(it));
+    let has_exited = |it: u32| world.statuses.contains_key(&Guardian(it));
     assert!(
-        left.into_iter().all(have_left),
-        "seed {seed}: every guardian leaves"
+        left.into_iter().all(has_exited),
+        "seed {seed}: every guardian exits"
     );
     let status = world.statuses.values().copied().max().unwrap_or_default();
-    // A death after the end only sets the status.
+    // The death of a process by SIGKILL (137) after the end of the program only sets the status.
     assert!(
         [0, exit_status::RECOVERY_FAILED, 137].contains(&status),
         "seed {seed}: status {status}"
     );
     assert!(
         status != exit_status::RECOVERY_FAILED || !world.printed.is_empty(),
-        "seed {seed}: it is lost in silence"
+        "seed {seed}: a message states why the job is lost"
     );
     (status == exit_status::RECOVERY_FAILED).then_some(Lost {
         printed: world.printed,
@@ -99,7 +102,10 @@ fn the_job_completes_after_any_failure_on_several_nodes() {
     }
 }
 
-/// The output of a lost node's processes before the first checkpoint is unknown.
+/// A job with a checkpoint survives the loss of a node at a random moment.
+///
+/// Without a checkpoint the job may end, because the output of the lost processes is unknown, and
+/// a restart could print it twice.
 #[test]
 fn the_loss_of_a_node_is_survived_once_there_are_copies() {
     let mut survived = 0;

@@ -7,11 +7,11 @@ use understudy_protocol::{Ending, Generation, Guardian, Node, ProcessHistory, Wo
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stage {
     Starting,
-    /// The process has been in no generation, and is ready for any generation.
+    /// The process is ready for any generation.
     Spare,
     /// The process's MPI library is in its state before `MPI_Init` for this generation.
     Ready(Generation),
-    /// The process is in that generation, this number of steps before the end.
+    /// The process is in this generation, this number of steps before the end.
     Running(Generation, u32),
     /// The process waits in `MPI_Finalize`.
     AtEnd(Generation),
@@ -33,7 +33,7 @@ pub struct Process {
     pub part: Option<Worker>,
     /// Workers of which the process has replicas.
     pub copies: BTreeSet<Worker>,
-    /// True if the replicas were handed over.
+    /// True if the guardian has the replicas, which outlive the process.
     pub keeps: bool,
     /// Worker whose replicas the process has adopted.
     pub of_dead: Option<Worker>,

@@ -26,19 +26,23 @@ pub struct World {
     pub processes: BTreeMap<ProcessNumber, Process>,
     /// Events in transit to the manager, in order for each sender.
     pub events: BTreeMap<ProcessNumber, VecDeque<Event>>,
+    /// Number of processes that may still be killed.
     pub kills: u32,
     /// Number of managers that may still die.
     pub managers: u32,
     pub nodes: u32,
+    /// Number of nodes that may still be lost.
     pub losses: u32,
     pub lost: BTreeSet<Node>,
     /// Lost nodes that were not reported to the manager yet.
     pub news: Vec<Node>,
-    /// Process that was asked for placement hints.
+    /// Process that was requested to give placement hints.
     pub queried: Option<ProcessNumber>,
     /// Workers of which replicas have existed.
     pub kept: BTreeSet<Worker>,
     /// True if the last replica of a worker is lost.
+    ///
+    /// Reset when a process reports the loss.
     pub is_doomed: bool,
     pub statuses: BTreeMap<Guardian, i32>,
     pub begun: Vec<(Generation, Vec<ProcessNumber>)>,
@@ -125,16 +129,16 @@ impl World {
                     process.page = generation;
                 }
             }
-            JobOrder::AdoptStore {
-                adopter: heir,
-                from,
-            } => {
+            JobOrder::AdoptStore { adopter, from } => {
                 let (number, worker) = (from, self.processes[&from].history.replicas_of);
                 let from = self
                     .processes
                     .get_mut(&from)
-                    .expect("only processes leave something");
-                assert!(from.stage == Stage::Dead, "only the dead leave something");
+                    .expect("the store is that of a process");
+                assert!(
+                    from.stage == Stage::Dead,
+                    "the store is that of a dead process"
+                );
                 let (files, part, node) = (
                     std::mem::take(&mut from.copies),
                     from.part.or(from.of_dead),
@@ -142,18 +146,19 @@ impl World {
                 );
                 assert!(
                     std::mem::take(&mut from.keeps),
-                    "without replicas, no process takes them over"
+                    "the dead process has left a store"
                 );
-                let heir = self
+                let adopter = self
                     .processes
-                    .get_mut(&heir)
-                    .expect("the receiver of replicas is a process");
-                assert!(!heir.keeps, "the receiver of replicas has no others");
-                assert_eq!(heir.node, node, "files stay on their node");
-                heir.copies.extend(files);
-                (heir.keeps, heir.of_dead) = (true, part);
-                (heir.history.replicas_of, heir.history.adopted_from) = (worker, Some(number));
-                heir.history.was_in_generation = true;
+                    .get_mut(&adopter)
+                    .expect("the adopter is a process");
+                assert!(!adopter.keeps, "the adopter has no store of its own");
+                assert_eq!(adopter.node, node, "files stay on their node");
+                adopter.copies.extend(files);
+                (adopter.keeps, adopter.of_dead) = (true, part);
+                (adopter.history.replicas_of, adopter.history.adopted_from) =
+                    (worker, Some(number));
+                adopter.history.was_in_generation = true;
             }
             JobOrder::Begin(BegunGeneration { start, ranks }) => {
                 let waiting = self.processes.values();
@@ -162,19 +167,16 @@ impl World {
                     .count();
                 assert!(
                     waiting <= start.spares as usize + self.workers,
-                    "spares are forgotten"
+                    "the number of spares contains all waiting processes"
                 );
                 assert!(
                     !start.is_first || self.kept.is_empty(),
-                    "what there is would be forgotten"
+                    "no generation is the first one after a checkpoint"
                 );
                 self.begin(start.generation, ranks);
             }
-            JobOrder::RequestPlacementHints {
-                number,
-                failed: fallen,
-            } => {
-                assert!(!fallen.is_empty(), "a question without a process");
+            JobOrder::RequestPlacementHints { number, failed } => {
+                assert!(!failed.is_empty(), "hints are for failed processes");
                 self.queried = Some(number);
             }
             JobOrder::End { is_good } => self.is_ending |= is_good,
@@ -242,17 +244,17 @@ impl World {
         );
         self.check_copies(&ranks);
         self.give_parts(&ranks);
-        let is_told = |it: &Event| matches!(it, Event::Ended(..));
+        let is_end = |it: &Event| matches!(it, Event::Ended(..));
         for (number, process) in self
             .processes
             .iter_mut()
             .filter(|(it, _)| !ranks.contains(it))
         {
-            let is_news = self
+            let has_unreported_end = self
                 .events
                 .get(number)
-                .is_some_and(|events| events.iter().any(is_told));
-            process.is_forgotten |= process.ending.is_some() && !is_news;
+                .is_some_and(|events| events.iter().any(is_end));
+            process.is_forgotten |= process.ending.is_some() && !has_unreported_end;
         }
         for number in &ranks {
             let process = self.processes.get_mut(number).expect("a rank is a process");
@@ -260,7 +262,7 @@ impl World {
                 process.history.was_in_generation,
                 process.history.is_protected,
             ) = (true, self.is_protected);
-            // The process may have died or left for the next generation since.
+            // The process may have died meanwhile, or be interrupted for the next generation.
             match process.stage {
                 Stage::Spare if process.page > generation => {
                     process.stage = Stage::Ready(generation)
@@ -278,7 +280,7 @@ impl World {
         self.begun.push((generation, ranks));
     }
 
-    /// Loses a node: no message of its processes arrives any more.
+    /// Loses a node with its processes, whose messages in transit are lost, too.
     fn lose(&mut self, node: Node) {
         self.lost.insert(node);
         self.news.push(node);
@@ -309,7 +311,7 @@ impl World {
         let is_ending = self.is_ending;
         let process = self.processes.get_mut(&number).expect("a process");
         let page = process.page;
-        let said = match process.stage {
+        let message = match process.stage {
             Stage::Dead => return,
             Stage::Starting => {
                 process.stage = Stage::Spare;
@@ -325,10 +327,10 @@ impl World {
             }
             Stage::Ready(of) if of == page && self.queried == Some(number) => {
                 self.queried = None;
-                let wish = ProcessNumber(self.random.below(self.processes.len() as u64) as u32);
+                let spare = ProcessNumber(self.random.below(self.processes.len() as u64) as u32);
                 self.send(
                     number,
-                    Event::Message(number, ToManager::PlacementHint { spare: wish }),
+                    Event::Message(number, ToManager::PlacementHint { spare }),
                 );
                 ToManager::PlacementHintsEnd { generation: of }
             }
@@ -361,7 +363,7 @@ impl World {
             Stage::Running(of, left) if left > 0 => return self.advance(number, of, left),
             _ => return,
         };
-        self.send(number, Event::Message(number, said));
+        self.send(number, Event::Message(number, message));
     }
 
     fn advance(&mut self, number: ProcessNumber, of: Generation, left: u32) {
@@ -392,7 +394,8 @@ impl World {
         if self.is_doomed && !living.is_empty() {
             self.is_doomed = false;
             self.kills = 0;
-            self.printed.push("a copy is lost".into());
+            self.printed
+                .push("the last replica of a worker is lost".into());
             self.happen(Event::Abort(exit_status::RECOVERY_FAILED));
         } else if self.losses > 0 && self.random.below(60) == 0 {
             self.losses -= 1;

@@ -29,10 +29,10 @@ impl<D: Decoder> Mailbox<D> {
 
     /// Reads available bytes into the decoder, at most `limit` bytes.
     ///
-    /// Returns the number of bytes. The limit prevents that other descriptors wait long.
+    /// Returns the number of bytes. Because of the limit, no other descriptor waits for long.
     ///
     /// # Errors
-    /// Errors of read(2), except `WouldBlock`.
+    /// Fails with errors of read(2), except `WouldBlock` and `Interrupted`.
     pub fn fill(&mut self, mut from: impl Read, limit: usize) -> io::Result<usize> {
         let mut chunk = vec![0; limit.min(CHUNK)];
         let mut total = 0;

@@ -45,7 +45,8 @@ impl Outbox {
     /// Adds a message behind the waiting bytes.
     ///
     /// # Errors
-    /// [`OutboxFull`] if more than `limit` bytes would wait, because the peer reads too slowly.
+    /// Fails with [`OutboxFull`] if more than `limit` bytes would wait, because the peer reads too
+    /// slowly.
     pub fn push(&mut self, message: &[u8]) -> Result<(), OutboxFull> {
         if self.is_closed {
             return Ok(());
@@ -67,7 +68,8 @@ impl Outbox {
     /// Writes bytes until the descriptor accepts no more.
     ///
     /// # Errors
-    /// Errors of write(2), except `WouldBlock`; after an error the outbox is closed.
+    /// Fails with errors of write(2), except `WouldBlock` and `Interrupted`; then the outbox is
+    /// closed.
     pub fn flush(&mut self, mut to: impl Write) -> io::Result<()> {
         while !self.is_empty() {
             match to.write(&self.bytes[self.sent..]) {

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 /// Operations for which a descriptor should be ready.
 ///
-/// The end of a connection and an error make it ready for all of them.
+/// The end of a connection and an error make a descriptor ready for any interest, also for
+/// [`Interest::NONE`].
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Interest {
     /// Reading does not block.
@@ -40,7 +41,7 @@ impl Interest {
 /// Returns false after the limit, and after a signal, which may end the wait early.
 ///
 /// # Errors
-/// Errors of poll(2).
+/// Fails with errors of poll(2), except `EINTR`.
 pub fn wait_ready(
     descriptor: &(impl AsFd + ?Sized),
     interest: Interest,

@@ -14,12 +14,11 @@ pub struct ProcessPlace {
 impl ProcessPlace {
     /// Parses the value of [`super::LINE_VARIABLE`].
     pub fn parse(text: &str) -> Option<ProcessPlace> {
-        let mut parts = text.splitn(3, ',');
-        let mut part = || parts.next();
+        let mut fields = text.splitn(3, ',');
         Some(ProcessPlace {
-            number: ProcessNumber(part()?.parse().ok()?),
-            guardian: Guardian(part()?.parse().ok()?),
-            directory: part()?.into(),
+            number: ProcessNumber(fields.next()?.parse().ok()?),
+            guardian: Guardian(fields.next()?.parse().ok()?),
+            directory: fields.next()?.into(),
         })
     }
 }
