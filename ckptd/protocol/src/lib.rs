@@ -1,4 +1,4 @@
-//! Decisions of a job's process manager: a state machine with events in and actions out.
+//! Decisions of a job's leader: a state machine with events in and actions out.
 //!
 //! ```text
 //!   start:    W + S guardians join; each starts one process; all processes report Ready(0)

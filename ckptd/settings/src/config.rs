@@ -283,7 +283,7 @@ impl Config {
 
     /// Checks that this number of workers can keep replicas of each other.
     ///
-    /// A single worker's replica is kept by its process manager.
+    /// A single worker has no buddy and depends on the persistent replica store.
     ///
     /// # Errors
     /// The reason, and a remedy.

@@ -1,4 +1,4 @@
-//! Messages between the processes of a job and their process manager: *lines*.
+//! Messages between the processes of a job and their node manager: *lines*.
 //!
 //! A line is a connection to a socket in the job's directory, which only this user can access.
 //! Messages keep their boundaries (unix(7), SOCK_SEQPACKET). Guardians connect to the manager. A
