@@ -37,7 +37,7 @@ pub fn start_with_duty(
     }
     let mut manager = start_manager(&directory, &path, Some(context))?;
     if let Some(input) = &mut manager.stdin {
-        write_message(input, duty).map_err(Error::system("the process manager"))?;
+        write_message(input, duty).map_err(Error::system("the node manager"))?;
     }
     Ok(manager)
 }
@@ -74,7 +74,7 @@ pub fn start_manager(
     path: &Path,
     duty: Option<Option<ProcessContext<'_>>>,
 ) -> Result<Child, Error> {
-    let failed = || Error::system("the process manager's socket");
+    let failed = || Error::system("the node manager's socket");
     let listener = LineListener::new(directory, LineSocket::Manager).map_err(failed())?;
     let descriptor = listener.as_fd().try_clone_to_owned().map_err(failed())?;
     let context = duty.flatten();
@@ -115,7 +115,5 @@ pub fn start_manager(
     };
     // SAFETY: `prepare` makes only system calls, which are allowed between fork and exec.
     let command = unsafe { command.pre_exec(prepare) };
-    command
-        .spawn()
-        .map_err(Error::system("the process manager"))
+    command.spawn().map_err(Error::system("the node manager"))
 }

@@ -1,8 +1,5 @@
 //! Decisions of a job's leader: a state machine with events in and actions out.
 //!
-//! The leader is a part of one node manager. This crate calls both of them the manager, and the
-//! processes of the program members.
-//!
 //! ```text
 //!   start:    W + S guardians join; each starts one process; all processes report Ready(0)
 //!   begin:    a generation of W processes begins: the manager registers the ranks with the MPI
@@ -19,10 +16,9 @@
 //! A manager that dies is followed by another one. The guardians report their processes to the new
 //! manager, which begins the next generation.
 //!
-//! The next generation follows every failure, at any time. The job ends early if the program does
-//! (a process exits by itself before the end, or calls MPI_Abort), if neither a process that was in
-//! a generation nor a replica store is left, or if recoveries fail repeatedly or lack memory.
-//! Before the first checkpoint, a failure restarts the program from its beginning.
+//! Every failure, at any time, is answered by the next generation. The job ends early if the
+//! program does (a process exits by itself before the end, or calls MPI_Abort), or if neither a
+//! process that was in a generation nor a replica store is left.
 //!
 //! The crate uses no sockets, no clock and no MPI: time is passed in, and `tests/simulator`
 //! simulates everything else.

@@ -61,7 +61,7 @@ pub struct StageTime {
 pub struct Recovery {
     pub number: u32,
     pub failed: Vec<FailedRank>,
-    /// Time of the failure, as measured by the process manager.
+    /// Time of the failure, as measured by the node manager.
     pub failed_ns: Option<u64>,
     /// Time of the first detection.
     pub detected_ns: Option<u64>,

@@ -50,8 +50,8 @@ enum Command {
     /// its events on standard error (UNDERSTUDY_LOG, default info).
     #[command(after_help = SERVE_STATUSES)]
     Serve(Serve),
-    /// Start a program on this node, or on several, without mpirun. Be the process manager of its
-    /// MPI library.
+    /// Start a program on this node, or on several, without mpirun. Serve its MPI library
+    /// in place of a launcher.
     ///
     /// The failure of a process makes all others initialise MPI again, together with a spare or a
     /// new process that replaces the failed one.

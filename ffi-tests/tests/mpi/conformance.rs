@@ -215,7 +215,7 @@ fn files_that_cannot_be_opened_end_the_job_only_on_request() {
 
 /// An error before MPI_Init is fatal: a line reports the call, and the job ends.
 ///
-/// No rank has contacted the process manager yet.
+/// No rank has contacted the node manager yet.
 #[test]
 fn an_error_before_mpi_init_ends_the_job_with_a_word() {
     let outcome = Job::new(paths::test_program("aborting"), &["2", "1", "early"]).run();

@@ -30,10 +30,10 @@ static DAMAGE_REPLICA: OnceLock<fn(Victim)> = OnceLock::new();
 /// Function that re-initialises MPI.
 static REINIT_MPI: OnceLock<fn()> = OnceLock::new();
 
-/// Function that kills the process manager.
+/// Function that kills the node manager.
 static KILL_MANAGER: OnceLock<fn()> = OnceLock::new();
 
-/// Sets the functions that re-initialise MPI and that kill the process manager.
+/// Sets the functions that re-initialise MPI and that kill the node manager.
 pub fn set_reinit(reinit_mpi: fn(), kill_manager: fn()) {
     let _ = (REINIT_MPI.set(reinit_mpi), KILL_MANAGER.set(kill_manager));
 }

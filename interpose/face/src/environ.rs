@@ -25,7 +25,7 @@ pub const BOOT_VARIABLE: &[u8] = b"UNDERSTUDY_BOOT=";
 ///
 /// Without the mark, a preload from /etc/ld.so.preload would execute the program without end.
 pub const UNPROTECTED_VARIABLE: &[u8] = b"UNDERSTUDY_ASIDE=1\0";
-/// Variable that is set if ckptd is the process manager (`understudy_wire::line`).
+/// Variable that is set if a node manager of ckptd serves the process (`understudy_wire::line`).
 pub const MANAGER: &[u8] = b"UNDERSTUDY_LINE=";
 /// Inode of the guardian's pid namespace (`understudy_wire::line`).
 pub const PID_NAMESPACE: &[u8] = b"UNDERSTUDY_PID_NAMESPACE=";

@@ -1,6 +1,6 @@
 //! Delays exits of the process that the MPI library requests.
 //!
-//! The MPI library may exit or abort because its process manager or another process has failed. A
+//! The MPI library may exit or abort because the node manager or another process has failed. A
 //! recovery resets the MPI library to its state before MPI_Init, so such an exit must not happen. A
 //! thread that calls exit(3), _exit(2) or abort(3) therefore waits for the recovery. The recovery
 //! abandons the main thread in that wait and terminates other threads.

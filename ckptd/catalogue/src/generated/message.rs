@@ -1099,9 +1099,9 @@ pub fn leader_not_reached(error: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "the leader of the job (a process manager of ckptd) cannot be reached: \
-             {error}; let hosts of the job reach each other over TCP, on any port \
-             [leader-not-reached]"
+            "the leader of the job (in a node manager, a process of ckptd) cannot be \
+             reached: {error}; let hosts of the job reach each other over TCP, on any \
+             port [leader-not-reached]"
         )
     })
 }
@@ -2110,14 +2110,13 @@ pub const DEATH_BETWEEN_PROGRAMS: &str =
      rank; start each program by itself [death-between-programs]";
 
 pub const MANAGER_REPLACED: &str =
-    "the process manager of this job failed; another one takes its place \
-     [manager-replaced]";
+    "the node manager of this job failed; another one takes its place [manager-replaced]";
 
 pub fn managers_died(count: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "the process manager of this job failed {count} times before its processes \
+            "the node manager of this job failed {count} times before its processes \
              could continue; the job ends; see what kills it (memory, a limit, its \
              output) [managers-died]"
         )
@@ -2128,8 +2127,8 @@ pub fn manager_not_reached(manager: impl Display, error: impl Display) -> impl D
     from_fn(move |out| {
         write!(
             out,
-            "the process manager of this job cannot be called ({manager}): {error}; \
-             start the job again [manager-not-reached]"
+            "the node manager of this job cannot be called ({manager}): {error}; start \
+             the job again [manager-not-reached]"
         )
     })
 }
@@ -2145,11 +2144,11 @@ pub fn guardian_gone(process: impl Display) -> impl Display {
 }
 
 pub const MANAGER_GONE: &str =
-    "the process manager of this job is gone; the job ends; start the job again \
+    "the node manager of this job is gone; the job ends; start the job again \
      [manager-gone]";
 
 pub const MANAGER_DIED_BETWEEN_PROGRAMS: &str =
-    "the process manager failed between two programs of a script; start the job again \
+    "the node manager failed between two programs of a script; start the job again \
      [manager-died-between-programs]";
 
 pub const RESTART_FROM_START: &str =
@@ -2930,7 +2929,7 @@ pub fn process_not_connected(error: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "the process manager cannot connect to a process: {error} \
+            "the node manager cannot connect to a process: {error} \
              [process-not-connected]"
         )
     })

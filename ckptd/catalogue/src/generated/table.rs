@@ -1193,8 +1193,8 @@ pub static CATALOGUE: &[Message] = &[
     },
     Message {
         identifier: "leader-not-reached",
-        text: "the leader of the job (a process manager of ckptd) cannot be reached: {error}; \
-         let hosts of the job reach each other over TCP, on any port",
+        text: "the leader of the job (in a node manager, a process of ckptd) cannot be \
+         reached: {error}; let hosts of the job reach each other over TCP, on any port",
         cause: "a firewall, or a host name that other hosts cannot resolve",
         remedy: "let hosts of the job reach each other over TCP, on any port",
         status: None,
@@ -1347,7 +1347,7 @@ pub static CATALOGUE: &[Message] = &[
     Message {
         identifier: "spawn-arguments",
         text: "MPI_Comm_spawn failed: its arguments cannot be sent: {error}",
-        cause: "a descriptor or memory is lacking in the process manager",
+        cause: "a descriptor or memory is lacking in the node manager",
         remedy: "raise the limit that the error names",
         status: None,
         level: None,
@@ -2057,7 +2057,7 @@ pub static CATALOGUE: &[Message] = &[
     Message {
         identifier: "ports-not-forwarded",
         text: "ports of workers on another node cannot be sent to process {process}: {error}",
-        cause: "memory or a descriptor is lacking in the process manager",
+        cause: "memory or a descriptor is lacking in the node manager",
         remedy: "do what the error names",
         status: None,
         level: Some("error"),
@@ -2073,7 +2073,7 @@ pub static CATALOGUE: &[Message] = &[
     Message {
         identifier: "replicas-end-with-process",
         text: "the replicas in this process are lost if it fails: {error}",
-        cause: "memory for records of replicas cannot be allocated, or the process manager does \
+        cause: "memory for records of replicas cannot be allocated, or the node manager does \
          not accept them",
         remedy: "do what the error names",
         status: None,
@@ -2430,7 +2430,7 @@ pub static CATALOGUE: &[Message] = &[
     },
     Message {
         identifier: "manager-replaced",
-        text: "the process manager of this job failed; another one takes its place",
+        text: "the node manager of this job failed; another one takes its place",
         cause: "`ckptd manage` was killed",
         remedy: "none; all processes initialise MPI again",
         status: None,
@@ -2438,18 +2438,18 @@ pub static CATALOGUE: &[Message] = &[
     },
     Message {
         identifier: "managers-died",
-        text: "the process manager of this job failed {count} times before its processes could \
+        text: "the node manager of this job failed {count} times before its processes could \
          continue; the job ends; see what kills it (memory, a limit, its output)",
-        cause: "each process manager that is started is killed, or cannot run",
+        cause: "each node manager that is started is killed, or cannot run",
         remedy: "see what kills it: memory, a limit, its output",
         status: Some(75),
         level: None,
     },
     Message {
         identifier: "manager-not-reached",
-        text: "the process manager of this job cannot be called ({manager}): {error}; start \
-         the job again",
-        cause: "the socket of the process manager is missing, or no descriptor is left",
+        text: "the node manager of this job cannot be called ({manager}): {error}; start the \
+         job again",
+        cause: "the socket of the node manager is missing, or no descriptor is left",
         remedy: "start the job again",
         status: None,
         level: None,
@@ -2465,7 +2465,7 @@ pub static CATALOGUE: &[Message] = &[
     },
     Message {
         identifier: "manager-gone",
-        text: "the process manager of this job is gone; the job ends; start the job again",
+        text: "the node manager of this job is gone; the job ends; start the job again",
         cause: "on several nodes, `ckptd manage` was killed",
         remedy: "start the job again",
         status: None,
@@ -2473,7 +2473,7 @@ pub static CATALOGUE: &[Message] = &[
     },
     Message {
         identifier: "manager-died-between-programs",
-        text: "the process manager failed between two programs of a script; start the job again",
+        text: "the node manager failed between two programs of a script; start the job again",
         cause: "",
         remedy: "use an `mpirun` for each program",
         status: Some(75),
@@ -3340,7 +3340,7 @@ pub static CATALOGUE: &[Message] = &[
     },
     Message {
         identifier: "process-not-connected",
-        text: "the process manager cannot connect to a process: {error}",
+        text: "the node manager cannot connect to a process: {error}",
         cause: "no descriptor or memory is left for it",
         remedy: "raise the limit that the error names, and start the job again",
         status: Some(75),

@@ -127,7 +127,7 @@ impl LauncherPosition {
             match Line::connect(&self.directory(), LineSocket::Manager) {
                 Ok(line) => return Ok((line, manager)),
                 Err(error) if began.elapsed() > JOIN_TIMEOUT => {
-                    return Err(Error::system("the process manager")(error));
+                    return Err(Error::system("the node manager")(error));
                 }
                 Err(_) => std::thread::sleep(POLL_INTERVAL),
             }
@@ -178,8 +178,8 @@ impl LauncherPosition {
         }
         self.remove_leftovers(&directory);
         let manager = start_manager(&directory, &path, None)?;
-        let line = Line::connect(&path, LineSocket::Manager)
-            .map_err(Error::system("the process manager"))?;
+        let line =
+            Line::connect(&path, LineSocket::Manager).map_err(Error::system("the node manager"))?;
         Ok((line, Some(manager)))
     }
 
@@ -277,7 +277,7 @@ fn existing_manager(directory: &Path) -> Result<Option<Line>, Error> {
         Ok(line) => Ok(Some(line)),
         Err(error) => match error.kind() {
             ErrorKind::NotFound | ErrorKind::ConnectionRefused => Ok(None),
-            _ => Err(Error::system("the process manager")(error)),
+            _ => Err(Error::system("the node manager")(error)),
         },
     }
 }

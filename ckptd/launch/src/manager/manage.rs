@@ -208,7 +208,7 @@ fn follow(
         let exit_of_starter = || {
             ready
                 .contains(&starter_pipe)
-                .then(|| "the process that has started their process manager has exited".to_owned())
+                .then(|| "the process that has started their node manager has exited".to_owned())
         };
         if let (false, Some(why)) = (
             node.is_over(),

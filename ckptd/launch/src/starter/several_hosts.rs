@@ -78,7 +78,7 @@ pub fn run_on_several(
             .collect(),
     };
     let mut manager = start_with_duty(&share.job, &duty, Some(context))?;
-    let failed = || Error::system("the process manager");
+    let failed = || Error::system("the node manager");
     let port = port_of(&mut manager)?;
     let (Some(output), Some(mut input)) = (manager.stdout.take(), manager.stdin.take()) else {
         return Err(Error::NoManager);
