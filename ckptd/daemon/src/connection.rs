@@ -12,11 +12,11 @@ use std::time::Duration;
 use understudy_wire::io::{Interest, Mailbox, Outbox};
 use understudy_wire::{Answer, Decoder, Request, encode};
 
-/// Time limit for the rest of a message that has begun, and for a new client's first message.
+/// Time limit for the rest of a message, and for a new client's first message.
 ///
 /// A new client that has received a challenge has [`IDLE_TIMEOUT`] instead.
 const MESSAGE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Time limit for a client's next message after a complete one, or after the last sent answer.
+/// Time limit for the next message after a complete one, or after a sent answer.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Limit of bytes that are read before the messages among them are decoded.
 const MAX_READ_BYTES: usize = 16 << 10;
@@ -87,7 +87,7 @@ impl understudy_wire::io::Decoder for MetricsRequest {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ConnectionOutcome {
     Continue,
-    /// The client has closed the connection, the connection is broken, or its last answer is sent.
+    /// The client has closed the connection, the connection is broken, or all is sent.
     Closed,
     /// The client is disconnected, for this reason.
     Rejected(&'static str),
@@ -209,7 +209,7 @@ impl Connection {
         }
     }
 
-    /// True if the last frame has arrived in part; always false for a request for metrics.
+    /// True if the last frame has arrived in part; false for a request for metrics.
     fn has_incomplete_message(&mut self) -> bool {
         match &mut self.protocol {
             ClientProtocol::Frames(mailbox, _) => mailbox.decoder().incomplete_bytes() > 0,

@@ -357,8 +357,8 @@ impl Server {
 
     /// Adds a client, or rejects it if the daemon has [`MAX_CLIENTS`].
     ///
-    /// If the new client may be displaced and [`MAX_UNAUTHENTICATED`] such clients are connected,
-    /// the oldest of them is rejected.
+    /// A new client that may be displaced displaces the oldest such client if
+    /// [`MAX_UNAUTHENTICATED`] of them are connected.
     fn admit(&mut self, now: Duration, mut connection: Connection) {
         let displaceable = self
             .connections

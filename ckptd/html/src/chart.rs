@@ -55,7 +55,7 @@ pub fn percent(at: u64, from: u64, to: u64) -> String {
     format!("{:.3}%", at.saturating_sub(from) as f64 / span * 100.0)
 }
 
-/// Returns the width of a time range in percent, which is always wide enough to be visible.
+/// Returns the width of a time range in percent, always wide enough to be visible.
 pub fn width(from: u64, to: u64, span: u64) -> String {
     format!(
         "{:.3}%",

@@ -229,7 +229,9 @@ fn row(recovery: &Recovery, failed: &FailedRank, began_ns: u64, facts: &Facts) -
 mod tests {
     use super::*;
 
-    /// Each cell has its column's name, because a narrow screen shows the cells below each other.
+    /// Each cell of a failure has the name of its column.
+    ///
+    /// A narrow screen shows the cells below each other.
     #[test]
     fn each_cell_of_a_failure_has_its_column_s_name() {
         let recovery = Recovery {

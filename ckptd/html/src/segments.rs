@@ -80,7 +80,7 @@ impl Activity {
 
     /// True if the activity is short and frequent.
     ///
-    /// Of ranges that are shorter than a column, a drawing shows the share of the time.
+    /// A drawing shows the share of the time for ranges that are shorter than a column.
     pub fn is_frequent(self) -> bool {
         matches!(self, Self::Ship | Self::Cut)
     }

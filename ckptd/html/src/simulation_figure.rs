@@ -191,7 +191,9 @@ fn all(series: &[Simulation], scale: f64, value: fn(&Values) -> f64) -> Vec<Curv
     ]
 }
 
-/// Returns the largest unit in which the greatest value is at least 2, or the first unit.
+/// Returns the largest unit in which the greatest value is at least 2.
+///
+/// Returns the first unit if the value is less than 2 in each.
 fn unit(most: f64, units: &[(f64, &'static str)]) -> (&'static str, f64) {
     let fits = units.iter().rev().find(|(scale, _)| most >= 2.0 * scale);
     fits.map_or((units[0].1, units[0].0), |(scale, name)| (name, *scale))
@@ -280,7 +282,7 @@ fn mark(name: &str, x: f64, y: f64) -> Markup {
 }
 
 impl Axis {
-    /// Returns the relative position of a value on the axis, from 0 to 1; limits other values.
+    /// Returns the relative position of a value on the axis, limited to 0 to 1.
     fn share(&self, value: f64) -> f64 {
         let at = |value: f64| {
             if self.is_log {

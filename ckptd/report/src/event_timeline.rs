@@ -11,7 +11,9 @@ use std::path::PathBuf;
 use understudy_formats::events::{EventReader, ProcessNumber};
 use understudy_formats::private_directories::open_regular;
 
-/// Number of bytes that are read ahead in all files together, within the limits for one file.
+/// Number of bytes that are read ahead in all files together.
+///
+/// The limits for one file take precedence.
 const READ_AHEAD: usize = 8 << 20;
 /// Least number of bytes that are read ahead in one file.
 const MIN_READ_AHEAD_PER_FILE: usize = 4 << 10;

@@ -116,7 +116,7 @@ impl JobState {
         self.processes.values().filter(is_idle).count()
     }
 
-    /// Returns the process that runs a worker, or else a failed process that has run it.
+    /// Returns the process that runs a worker, or else a failed one that ran it.
     pub fn process_of(&self, worker: Worker) -> Option<(ProcessNumber, &Process)> {
         let runs_worker = |process: &Process| process.role == Role::Worker(worker);
         let mut processes = self

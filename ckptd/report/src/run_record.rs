@@ -64,9 +64,9 @@ mod tests {
         }
     }
 
-    /// A record replaces a file that other users can read; no other user can read the record.
+    /// A record that replaces a file of mode 0644 has mode 0600.
     ///
-    /// The usual umask would let other users read a new file.
+    /// The usual umask would let other users read a new file, too.
     #[test]
     fn a_record_is_for_its_user_alone() {
         let dir = tempfile::tempdir().expect("a directory");

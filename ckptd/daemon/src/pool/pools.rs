@@ -161,7 +161,7 @@ impl Pools {
         aim.saturating_sub(spares).min(remaining)
     }
 
-    /// Removes the pool of a job that has ended; returns false if the job had no pool.
+    /// Removes the pool of a job that has ended; returns false if there was none.
     pub fn close(&mut self, key: &JobKey) -> bool {
         self.jobs.remove(key).is_some()
     }

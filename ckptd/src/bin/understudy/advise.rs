@@ -59,7 +59,7 @@ struct Advice {
     mtbf: f64,
     cost: f64,
     recovery: f64,
-    /// Number of checkpoints in which the cost was measured; 0 if the user has given the cost.
+    /// Number of checkpoints in which the cost was measured; 0 with `--cost`.
     measured: u64,
     work: f64,
     young: f64,

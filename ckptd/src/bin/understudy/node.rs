@@ -40,7 +40,7 @@ pub fn most_processes() -> u64 {
 
 /// Checks that files can be created in the checkpoint directory.
 ///
-/// If the directory does not exist, its nearest existing ancestor is checked.
+/// The nearest existing ancestor of a missing directory is checked in its place.
 ///
 /// Leaves no file in the directory.
 pub fn check_disk(config: &Config) -> Result<(), String> {

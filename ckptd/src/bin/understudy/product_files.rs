@@ -15,7 +15,7 @@ pub const LIBRARY: &str = "libunderstudy.so";
 /// Files that must be beside the library.
 const COMPANIONS: [&str; 3] = ["libunderstudy_shim.so", "libunderstudy_runtime.so", "ckptd"];
 
-/// Returns the path of the named library, or of the one that belongs to this program.
+/// Returns the path of the named library, or of that beside this program.
 ///
 /// The error names the missing file.
 pub fn library(named: Option<&Path>) -> Result<PathBuf, String> {
@@ -58,7 +58,7 @@ pub const UNPRELOADABLE: &str = "Install understudy in a directory without blank
     its path, or make a symbolic link to it, on every host, and name the library by a path through \
     the link with --library.";
 
-/// Returns a path by which ld.so preloads the library: its own, or one through a symbolic link.
+/// Returns a path by which ld.so preloads the library, if necessary through a link.
 ///
 /// The link is equal for every job, since a job that restarts from disk finds its libraries by
 /// their paths.

@@ -131,7 +131,7 @@ fn product_files_check(library: Option<&Path>) -> Check {
     }
 }
 
-/// Checks the directory in shared memory, for a page of each rank and for undo logs.
+/// Checks the directory in shared memory for undo logs and a page of each rank.
 fn shared_memory() -> Check {
     let directory = match make_in_memory() {
         Ok(directory) => directory.path().to_owned(),
@@ -187,7 +187,7 @@ fn budget() -> Option<MemoryBudget> {
     MemoryBudget::within(ControlGroups::own().as_ref(), u64::MAX)
 }
 
-/// Returns the bytes of memory that processes on this node can still allocate; 0 if unknown.
+/// Returns the bytes that processes on this node can still allocate; 0 if unknown.
 pub fn available_memory() -> u64 {
     budget().map_or(0, |budget| budget.free)
 }

@@ -38,7 +38,7 @@ impl Node {
     }
 }
 
-/// Returns a check of the hosts together, and the results of the checks that each host has made.
+/// Returns a check of the hosts together, and the results of each host's own checks.
 pub fn check_hosts(starter: &Starter, hosts: &[String]) -> (Check, Vec<Node>) {
     const NAME: &str = "hosts";
     let names: BTreeSet<&str> = hosts

@@ -114,7 +114,7 @@ pub fn event_directory() -> std::io::Result<TempDir> {
     tempfile::Builder::new().prefix(&prefix).tempdir()
 }
 
-/// Runs the program for a while; returns a check and, if memory was measured, the estimates.
+/// Runs the program for a while; returns a check and, if possible, an estimate.
 pub fn run(arguments: &Arguments) -> Result<(Check, Option<Memory>), Failure> {
     let events = event_directory()?;
     let mut child = command(arguments, events.path())?.spawn()?;
@@ -173,7 +173,9 @@ pub fn run(arguments: &Arguments) -> Result<(Check, Option<Memory>), Failure> {
     Ok((check, Some(memory)))
 }
 
-/// Returns the check of a trial that was not protected, or that failed; `None` for success.
+/// Returns the check of a trial that was not protected, or that failed.
+///
+/// `None` for a trial that succeeded.
 fn trial(
     is_protected: bool,
     has_begun: bool,

@@ -126,7 +126,7 @@ fn command(arguments: &Arguments, mpi: &MpiLibrary, events: &Path) -> std::io::R
     Ok(command)
 }
 
-/// Finds the MPI library beside the launcher, or else one that the dynamic loader would find.
+/// Finds the MPI library beside the launcher, or else that of the dynamic loader.
 fn installed_library(launcher: Option<&str>) -> Option<MpiLibrary> {
     let words = shell_words::split(launcher.unwrap_or("mpirun")).ok()?;
     let launcher = words.first().and_then(|name| mpi::launcher(name.as_ref()));

@@ -127,7 +127,7 @@ impl ProgressDisplay {
         }
     }
 
-    /// Prints the last line, with the job's exit status, in place of the line at the bottom.
+    /// Prints the job's exit status and state, in place of the line at the bottom.
     pub fn end(&mut self, state: Option<&JobState>, status: u8) {
         if let Self::Line(terminal) = self {
             terminal.set(String::new());

@@ -11,11 +11,11 @@ use understudy_report::{JobState, Protection};
 #[derive(Debug, PartialEq, Eq)]
 pub struct Verdict {
     pub status: u8,
-    /// Message for the user; `None` if none is needed, or if the job has already printed one.
+    /// Message for the user; `None` if unnecessary, or already printed by the job.
     pub remark: Option<String>,
 }
 
-/// Derives the result from the state that the ranks have recorded and the status of `launcher`.
+/// Derives the result from the recorded state of the job and the launcher's status.
 ///
 /// `are_events_incomplete`: the ranks could not write all their event files, so that an absent
 /// event proves nothing.

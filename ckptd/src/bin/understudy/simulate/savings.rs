@@ -91,7 +91,7 @@ impl Model {
 mod tests {
     use super::*;
 
-    /// A machine of 100,000 nodes saves about 1267 W, as a chain or as a grid.
+    /// A machine of 100,000 nodes saves about 1267 W, as chain or as grid.
     #[test]
     fn a_large_machine_saves_as_published() {
         let model = Model::new(&Machine {

@@ -88,7 +88,9 @@ fn draw(frame: &mut Frame, jobs: &[JobStatus]) {
     }
 }
 
-/// Breaks a line between words into lines of at most `width` characters, or of one longer word.
+/// Breaks a line between words into lines of at most `width` characters.
+///
+/// A word that is longer has a line of its own.
 fn folded(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {
@@ -111,7 +113,9 @@ mod tests {
     use ratatui::backend::TestBackend;
     use understudy_formats::events::{ProcessNumber, Role, Worker};
 
-    /// A headline that is longer than the screen is folded, so that the failures at its end show.
+    /// A headline longer than the screen is folded, so that its end is visible.
+    ///
+    /// The end has the number of failures.
     #[test]
     fn a_long_line_is_folded() {
         let text = "job: solver | protected, 1 spare | checkpoint 4 | 2 failures, 2 recoveries";
