@@ -155,7 +155,6 @@ impl Epochs {
         let whole = files.iter().filter(|file| file.damage.is_none());
         // A worker may occur twice, in two directories.
         let known: BTreeMap<Worker, &Sums> = whole
-            .clone()
             .filter_map(|file| Some((file.content.as_ref()?.worker, &file.sums)))
             .collect();
         Self {
@@ -163,7 +162,7 @@ impl Epochs {
             lineage: key.map_or(0, |key| key.lineage),
             generation: key.map_or(0, |key| key.generation),
             epoch: key.map_or(Epoch::NONE, |key| key.epoch),
-            is_complete: workers.is_some_and(|workers| whole.count() == workers as usize),
+            is_complete: workers.is_some_and(|workers| known.len() == workers as usize),
             files,
         }
     }
