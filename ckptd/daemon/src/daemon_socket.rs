@@ -51,7 +51,7 @@ impl Drop for Socket {
 }
 
 /// Returns a function that wraps the error of a system call for a file.
-fn failed(action: &str, path: &Path) -> impl FnOnce(std::io::Error) -> StartError + use<> {
+fn failed(action: &str, path: &Path) -> impl FnOnce(std::io::Error) -> StartError {
     StartError::system(format!("cannot {action} {}", path.display()))
 }
 
