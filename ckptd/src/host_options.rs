@@ -23,7 +23,7 @@ impl HostOptions {
     /// Returns the hosts; none for this host alone.
     ///
     /// # Errors
-    /// [`Error::Hosts`], and those of reading the file.
+    /// Fails with [`Error::Hosts`], or if the host file cannot be read.
     pub fn hosts(&self) -> Result<Vec<Host>, Error> {
         match &self.hostfile {
             Some(file) => hosts_of_file(file),
@@ -34,7 +34,7 @@ impl HostOptions {
     /// Returns the words of the agent's command.
     ///
     /// # Errors
-    /// [`Error::Hosts`] for an unmatched quote.
+    /// Fails with [`Error::Hosts`] for an unmatched quote.
     pub fn agent(&self) -> Result<Vec<String>, Error> {
         shell_words::split(&self.agent)
             .map_err(|error| Error::Hosts(format!("--agent {}: {error}", self.agent)))

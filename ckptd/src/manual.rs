@@ -9,7 +9,7 @@ use std::path::Path;
 /// The directory is created if missing.
 ///
 /// # Errors
-/// Those of the file system.
+/// Fails if the directory cannot be created, or a page cannot be written.
 pub fn write(mut grammar: clap::Command, directory: &Path) -> io::Result<()> {
     grammar = grammar.disable_help_subcommand(true);
     grammar.build();
@@ -18,11 +18,11 @@ pub fn write(mut grammar: clap::Command, directory: &Path) -> io::Result<()> {
 }
 
 fn write_all(command: &clap::Command, directory: &Path) -> io::Result<()> {
-    for below in command
+    for subcommand in command
         .get_subcommands()
-        .filter(|below| !below.is_hide_set())
+        .filter(|subcommand| !subcommand.is_hide_set())
     {
-        write_all(below, directory)?;
+        write_all(subcommand, directory)?;
     }
     let man = Man::new(command.clone());
     let mut page = Vec::new();

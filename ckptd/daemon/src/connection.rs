@@ -12,13 +12,15 @@ use std::time::Duration;
 use understudy_wire::io::{Interest, Mailbox, Outbox};
 use understudy_wire::{Answer, Decoder, Request, encode};
 
-/// Time limit for the rest of a message that a client has begun.
+/// Time limit for the rest of a message, and for a new client's first message.
+///
+/// A new client that has received a challenge has [`IDLE_TIMEOUT`] instead.
 const MESSAGE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Time after which a client without messages is disconnected.
+/// Time limit for the next message after a complete one, or after a sent answer.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
-/// Limit of bytes that one read(2) returns; the bytes are decoded before the next read(2).
+/// Limit of bytes that are read before the messages among them are decoded.
 const MAX_READ_BYTES: usize = 16 << 10;
-/// Limit of bytes that are read from a client before other clients are served.
+/// Number of bytes from one client after which other clients are served.
 const MAX_READ_BYTES_PER_TURN: usize = 64 << 10;
 /// Longest request for metrics, in bytes.
 const MAX_METRICS_REQUEST_BYTES: usize = 4096;
@@ -85,7 +87,7 @@ impl understudy_wire::io::Decoder for MetricsRequest {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ConnectionOutcome {
     Continue,
-    /// The client has closed the connection, or has received its answer.
+    /// The client has closed the connection, the connection is broken, or all is sent.
     Closed,
     /// The client is disconnected, for this reason.
     Rejected(&'static str),
@@ -171,7 +173,7 @@ impl Connection {
         self.deadline
     }
 
-    /// Reads and handles available data.
+    /// Reads and handles available data, and sends the replies.
     pub(super) fn read(
         &mut self,
         now: Duration,
@@ -207,7 +209,7 @@ impl Connection {
         }
     }
 
-    /// True if the last message that has arrived is incomplete.
+    /// True if the last frame has arrived in part; false for a request for metrics.
     fn has_incomplete_message(&mut self) -> bool {
         match &mut self.protocol {
             ClientProtocol::Frames(mailbox, _) => mailbox.decoder().incomplete_bytes() > 0,
@@ -288,7 +290,8 @@ impl Connection {
                 }
             }
         }
-        // An incomplete message has a time limit of its own, which begins with its first bytes.
+        // The time limit of an incomplete message runs from its first bytes; later bytes do not
+        // extend the limit.
         if decoder.incomplete_bytes() > 0 && !(had_incomplete_message && replies.is_empty()) {
             self.deadline = now + MESSAGE_TIMEOUT;
         }
@@ -344,7 +347,7 @@ impl AsFd for Connection {
     }
 }
 
-/// Returns a response with the metrics, or an error for other paths.
+/// Returns the HTTP response with the metrics, or `404 Not Found` for `None`.
 fn response(metrics: Option<String>) -> Vec<u8> {
     let (status, body) = match metrics {
         Some(metrics) => ("200 OK", metrics),

@@ -50,9 +50,14 @@ impl Drop for Socket {
     }
 }
 
-/// Creates directory, lock and socket.
+/// Returns a function that wraps the error of a system call for a file.
+fn failed(action: &str, path: &Path) -> impl FnOnce(std::io::Error) -> StartError {
+    StartError::system(format!("cannot {action} {}", path.display()))
+}
+
+/// Creates directory, lock and socket; replaces a socket that an earlier daemon has left.
 pub(super) fn take_socket(path: &Path) -> Result<Socket, StartError> {
-    let path = std::path::absolute(path).map_err(StartError::system(path.display().to_string()))?;
+    let path = std::path::absolute(path).map_err(failed("find the directory of", path))?;
     let Some(directory) = path.parent() else {
         return Err(StartError::UnsuitablePath(format!(
             "{} is not a path for a socket",
@@ -62,8 +67,7 @@ pub(super) fn take_socket(path: &Path) -> Result<Socket, StartError> {
     private_directory(directory)?;
     let lock = lock(&path)?;
     remove_stale(&path)?;
-    let listener =
-        UnixListener::bind(&path).map_err(StartError::system(path.display().to_string()))?;
+    let listener = UnixListener::bind(&path).map_err(failed("create the socket", &path))?;
     let socket = Socket {
         listener,
         path,
@@ -71,7 +75,7 @@ pub(super) fn take_socket(path: &Path) -> Result<Socket, StartError> {
     };
     fs::set_permissions(&socket.path, Permissions::from_mode(0o600))
         .and_then(|()| socket.listener.set_nonblocking(true))
-        .map_err(StartError::system(socket.path.display().to_string()))?;
+        .map_err(failed("prepare the socket", &socket.path))?;
     Ok(socket)
 }
 
@@ -82,7 +86,7 @@ fn private_directory(path: &Path) -> Result<(), StartError> {
     match PrivateDirectory::make(path) {
         Ok(_) => Ok(()),
         Err(DirectoryRefusal::SystemCall { path, source }) => {
-            Err(StartError::system(path.display().to_string())(source))
+            Err(failed("use the directory", &path)(source))
         }
         Err(refused) => Err(StartError::UnsuitablePath(format!(
             "{refused}; or give a --socket in a directory of your own"
@@ -94,16 +98,15 @@ fn lock(socket: &Path) -> Result<OwnedFd, StartError> {
     let mut path = socket.as_os_str().to_owned();
     path.push(".lock");
     let path = PathBuf::from(path);
-    let name = || path.display().to_string();
+    let failed = |error: rustix::io::Errno| failed("lock", &path)(error.into());
     let flags = OFlags::CREATE | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let file = open(&path, flags, Mode::RUSR | Mode::WUSR)
-        .map_err(|error| StartError::system(name())(error.into()))?;
+    let file = open(&path, flags, Mode::RUSR | Mode::WUSR).map_err(failed)?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {}
         Err(rustix::io::Errno::WOULDBLOCK) => {
             return Err(StartError::Running(socket.display().to_string()));
         }
-        Err(error) => return Err(StartError::system(name())(error.into())),
+        Err(error) => return Err(failed(error)),
     }
     // The process id is written for information only.
     let mut lock_file = fs::File::from(file);
@@ -119,10 +122,10 @@ fn lock(socket: &Path) -> Result<OwnedFd, StartError> {
 fn remove_stale(path: &Path) -> Result<(), StartError> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(StartError::system(path.display().to_string())(error)),
+        Err(error) => Err(failed("examine", path)(error)),
         Ok(metadata) if metadata.file_type().is_socket() => {
             log::info!("{} was left by an earlier daemon", path.display());
-            fs::remove_file(path).map_err(StartError::system(path.display().to_string()))
+            fs::remove_file(path).map_err(failed("remove the socket of an earlier daemon,", path))
         }
         Ok(_) => Err(StartError::UnsuitablePath(format!(
             "{} exists and is not a socket; remove it, or give another --socket",

@@ -10,7 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 use understudy_wire::{Answer, Decoder, Request, VERSION, encode};
 
-/// Number of clients: two of this user, and one unauthenticated client over TCP.
+/// Number of clients: two of this user, and one that has not authenticated.
 const CLIENTS: usize = 3;
 
 /// A client and its connection at the daemon.
@@ -83,7 +83,10 @@ impl Client {
         }
     }
 
-    /// Sends bytes, and receives the answers, which must be complete.
+    /// Sends bytes, and decodes the answers that have been received so far.
+    ///
+    /// # Panics
+    /// Panics if an answer is invalid.
     fn send(&mut self, now: Duration, service: &mut Service, bytes: &[u8]) -> ConnectionOutcome {
         self.far
             .write_all(bytes)
@@ -123,7 +126,10 @@ mod tests {
     use proptest::prelude::*;
     use understudy_wire::{HEAD_BYTES, MAX_UNAUTHENTICATED_BYTES};
 
-    /// The frame is too long only for an unauthenticated client.
+    /// Clients send part of a frame that is too long for an unauthenticated client.
+    ///
+    /// The daemon disconnects the client that has not authenticated, and waits for the rest of the
+    /// frame of a client of this user.
     #[test]
     fn a_client_without_a_proof_may_send_little() {
         let mut service = Service::new(Rules::default(), 1, vec![b"0123456789abcdef".to_vec()]);
@@ -141,6 +147,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
 
+        /// Random frames and bytes never make the daemon panic or send an invalid answer.
         #[test]
         fn clients_may_send_anything(steps in vec((any::<u8>(), vec(0u8..12, 0..40)), 0..40)) {
             let mut bytes = Vec::new();

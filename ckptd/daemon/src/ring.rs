@@ -7,7 +7,7 @@ use understudy_wire::Event;
 
 /// Limit of events of one job.
 const MAX_EVENTS_PER_JOB: usize = 128;
-/// Limit of ended jobs.
+/// Limit of ended jobs whose events are kept.
 const MAX_ENDED_JOBS: usize = 16;
 
 /// Events of all jobs.

@@ -18,7 +18,9 @@ use understudy_wire::io::Interest;
 
 /// Limit of clients; authenticated clients are never displaced.
 const MAX_CLIENTS: usize = 1000;
-/// Limit of unauthenticated clients; a new one displaces the oldest.
+/// Limit of clients that have not authenticated, together with those that request metrics.
+///
+/// A new client of these two kinds displaces the oldest.
 const MAX_UNAUTHENTICATED: usize = 64;
 /// Limit of new clients that are accepted before connected clients are served.
 const MAX_ACCEPTS_PER_TURN: usize = 32;
@@ -73,8 +75,9 @@ pub fn serve(options: &Options, ready: &mut dyn Write) -> Result<(), StartError>
     };
     let path = options.socket.clone().unwrap_or_else(default_socket);
     let socket = take_socket(&path)?;
-    let shutdown =
-        shutdown_socket(options.until_stdin_ends).map_err(StartError::system("signals"))?;
+    let shutdown = shutdown_socket(options.until_stdin_ends).map_err(StartError::system(
+        "cannot handle signals or standard input",
+    ))?;
     let (remote, metrics) = (listener(options.listen)?, listener(options.metrics)?);
     let _ = writeln!(ready, "socket {}", path.display());
     for (what, listener) in [("tcp", &remote), ("metrics", &metrics)] {
@@ -86,7 +89,7 @@ pub fn serve(options: &Options, ready: &mut dyn Write) -> Result<(), StartError>
         }
     }
     let _ = ready.flush();
-    let poller = Poller::new().map_err(StartError::system("a poller"))?;
+    let poller = Poller::new().map_err(StartError::system("cannot create an epoll instance"))?;
     let mut server = Server {
         local: register(&poller, socket)?,
         remote: remote.map(|socket| register(&poller, socket)).transpose()?,
@@ -115,7 +118,9 @@ pub fn serve(options: &Options, ready: &mut dyn Write) -> Result<(), StartError>
 
 /// Registers a socket with the poller, which reports when the socket is readable.
 fn register<T: AsFd>(poller: &Poller, socket: T) -> Result<Source<T>, StartError> {
-    Source::new(poller.registry(), socket, Interest::READ).map_err(StartError::system("epoll_ctl"))
+    Source::new(poller.registry(), socket, Interest::READ).map_err(StartError::system(
+        "cannot add a socket to the epoll instance",
+    ))
 }
 
 fn rules_for(options: &Options) -> Rules {
@@ -145,10 +150,9 @@ fn listener(address: Option<SocketAddr>) -> Result<Option<TcpListener>, StartErr
     let Some(address) = address else {
         return Ok(None);
     };
-    let listener = TcpListener::bind(address).map_err(StartError::system(address.to_string()))?;
-    listener
-        .set_nonblocking(true)
-        .map_err(StartError::system(address.to_string()))?;
+    let failed = || StartError::system(format!("cannot listen on {address}"));
+    let listener = TcpListener::bind(address).map_err(failed())?;
+    listener.set_nonblocking(true).map_err(failed())?;
     Ok(Some(listener))
 }
 
@@ -353,8 +357,8 @@ impl Server {
 
     /// Adds a client, or rejects it if the daemon has [`MAX_CLIENTS`].
     ///
-    /// Rejects the oldest client that may be displaced if there are more than
-    /// [`MAX_UNAUTHENTICATED`] of them.
+    /// A new client that may be displaced displaces the oldest such client if
+    /// [`MAX_UNAUTHENTICATED`] of them are connected.
     fn admit(&mut self, now: Duration, mut connection: Connection) {
         let displaceable = self
             .connections
@@ -413,7 +417,9 @@ fn end_connection(
     }
 }
 
-/// Pauses after a failure: without descriptors, accepting would fail again at once.
+/// Logs an unexpected error of accept(2), and pauses.
+///
+/// For example, while the process has no free descriptor, every accept(2) would fail at once.
 fn after_failed_accept(error: &std::io::Error) {
     if !matches!(
         error.kind(),

@@ -168,7 +168,8 @@ impl Service {
 
     /// Answers a registered spare.
     ///
-    /// A spare whose ticket is not in force any more (silent for too long) must connect again.
+    /// A spare whose ticket is not in force any more (silent for too long) is disconnected, and
+    /// must connect again.
     fn answer_spare(
         &mut self,
         spare: &Option<(JobKey, SpareTicket)>,

@@ -6,7 +6,7 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub enum StartError {
     /// Another daemon serves this socket.
-    #[error("a daemon serves {0} already")]
+    #[error("a daemon serves {0} already; jobs can use it, or give this one another --socket")]
     Running(String),
     /// The socket's path is unsuitable.
     ///
@@ -19,7 +19,7 @@ pub enum StartError {
     /// A system call has failed.
     #[error("{subject}: {error}")]
     System {
-        /// Path, address or call that has failed.
+        /// Action that has failed, with its path or address: `cannot …`.
         subject: String,
         error: std::io::Error,
     },

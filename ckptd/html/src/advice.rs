@@ -6,10 +6,12 @@ use std::time::Duration;
 use understudy_formats::checkpoint_interval;
 use understudy_report::{CheckpointPoint, Report, time};
 
-/// Number of points of the curve.
-const POINTS: u32 = 60;
+/// Number of steps from one point of the curve to the next.
+const STEPS: u32 = 60;
 
 /// Draws the expected time that is lost to checkpoints and failures, by interval.
+///
+/// Returns a sentence instead if no checkpoint followed the first.
 pub fn plot(report: &Report, mtbf: Duration) -> Markup {
     let Some(costs) = report.costs.filter(|costs| costs.pause_ns > 0) else {
         return html! { p { "There was no checkpoint after the first, so the cost of one is not \
@@ -23,8 +25,8 @@ pub fn plot(report: &Report, mtbf: Duration) -> Markup {
     let overhead = |interval: f64| {
         checkpoint_interval::expected_time(interval, cost, recovery, mtbf, 1.0) / interval - 1.0
     };
-    let curve: Vec<(f64, f64)> = (0..=POINTS)
-        .map(|index| best * 100f64.powf(f64::from(index) / f64::from(POINTS / 2) - 1.0))
+    let curve: Vec<(f64, f64)> = (0..=STEPS)
+        .map(|index| best * 100f64.powf(f64::from(index) / f64::from(STEPS / 2) - 1.0))
         .map(|interval| (interval, overhead(interval)))
         .collect();
     let most = curve.iter().map(|(_, lost)| *lost).fold(0.0, f64::max);
@@ -34,7 +36,7 @@ pub fn plot(report: &Report, mtbf: Duration) -> Markup {
         .map(|(index, (_, lost))| {
             format!(
                 "{:.1},{:.1}",
-                index as f64 * 1000.0 / f64::from(POINTS),
+                index as f64 * 1000.0 / f64::from(STEPS),
                 100.0 - lost / most * 95.0
             )
         })
@@ -73,7 +75,7 @@ pub fn plot(report: &Report, mtbf: Duration) -> Markup {
     }
 }
 
-/// Returns the mean time from one cut to the next.
+/// Returns the mean time from one cut to the next, without that in `MPI_Init`.
 fn mean_interval(points: &[CheckpointPoint]) -> Option<f64> {
     let (first, last) = (points.get(1)?, points.last()?);
     let gaps = points.len().checked_sub(2).filter(|gaps| *gaps > 0)?;

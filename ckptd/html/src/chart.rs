@@ -1,7 +1,7 @@
-//! Functions that all drawings share.
+//! Functions that several drawings share.
 //!
-//! Horizontal positions are in percent and everything else in pixels, so that text keeps its size
-//! on any screen.
+//! Horizontal positions and widths are in percent, and everything else is in pixels, so that text
+//! keeps its size on any screen.
 
 use maud::{Markup, html};
 
@@ -11,7 +11,7 @@ pub fn time_axis(from: u64, to: u64, y: u32) -> Markup {
     html! {
         @for (index, (at, label)) in ticks.iter().enumerate() {
             @let x = percent(*at, from, to);
-            // A narrow screen has no room for every second label.
+            // A narrow screen hides every second label, for which it has no room.
             @let class = if index % 2 == 0 { "tick" } else { "tick minor" };
             line.axis x1=(x) x2=(x) y1="0" y2=(y) {}
             text class=(class) x=(x) y=(y + 14) text-anchor=[(*at < from + (to - from) / 20).then_some("start")] { (label) }
@@ -19,7 +19,7 @@ pub fn time_axis(from: u64, to: u64, y: u32) -> Markup {
     }
 }
 
-/// Returns round times for ticks, at most five.
+/// Returns round times for ticks with their labels, at most five.
 fn ticks(from: u64, to: u64) -> Vec<(u64, String)> {
     let span = to.saturating_sub(from).max(1);
     let step = round_step(span as f64).max(1.0) as u64;
@@ -39,7 +39,7 @@ fn ticks(from: u64, to: u64) -> Vec<(u64, String)> {
 
 /// Returns the distance of ticks: 1, 2 or 5 times a power of ten.
 ///
-/// The distance is at least a fifth of the span.
+/// The distance is more than a fifth of the span, so that few ticks are drawn.
 pub fn round_step(span: f64) -> f64 {
     let power = 10f64.powf((span / 5.0).log10().floor());
     let steps = [1.0, 2.0, 5.0, 10.0].map(|times| times * power);
@@ -49,13 +49,13 @@ pub fn round_step(span: f64) -> f64 {
         .unwrap_or(10.0 * power)
 }
 
-/// Returns the horizontal position of a time.
+/// Returns the horizontal position of a time, in percent.
 pub fn percent(at: u64, from: u64, to: u64) -> String {
     let span = to.saturating_sub(from).max(1) as f64;
     format!("{:.3}%", at.saturating_sub(from) as f64 / span * 100.0)
 }
 
-/// Returns the width of a time range, which is always wide enough to be visible.
+/// Returns the width of a time range in percent, always wide enough to be visible.
 pub fn width(from: u64, to: u64, span: u64) -> String {
     format!(
         "{:.3}%",

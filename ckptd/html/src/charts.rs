@@ -77,7 +77,8 @@ impl Bar<'_> {
 
 /// Groups checkpoints into bars.
 ///
-/// Checkpoints that would overlap share a bar with the greatest value.
+/// Successive checkpoints in one column share a bar with their greatest value, provided that all
+/// of them, or none, were committed.
 fn group(points: &[CheckpointPoint], to: u64, value: fn(&CheckpointPoint) -> u64) -> Vec<Bar<'_>> {
     let column =
         |it: &CheckpointPoint| u128::from(it.at_ns) * COLUMNS as u128 / u128::from(to.max(1));
@@ -163,7 +164,9 @@ mod tests {
     use super::*;
     use understudy_formats::events::Epoch;
 
-    /// A page with an element for each checkpoint of three days would have 10 MB.
+    /// A long job has 40,000 checkpoints: the page has a bar for each column only.
+    ///
+    /// A page with an element for each checkpoint would have 10 MB.
     #[test]
     fn many_checkpoints_make_few_bars_with_the_greatest_value() {
         let point = |index: u64| CheckpointPoint {

@@ -8,16 +8,16 @@ pub fn date_and_time(ns: u64) -> String {
         return "an unknown time".to_owned();
     };
     let (year, month, day) = (at.year(), u8::from(at.month()), at.day());
-    format!("{year}-{month:02}-{day:02} {} UTC", of_day(at))
+    format!("{year}-{month:02}-{day:02} {} UTC", clock_time(at))
 }
 
 /// Formats the time of day without date and time zone.
 pub fn time_of_day(ns: u64) -> String {
     OffsetDateTime::from_unix_timestamp_nanos(ns.into())
-        .map_or_else(|_| "unknown".to_owned(), of_day)
+        .map_or_else(|_| "unknown".to_owned(), clock_time)
 }
 
-fn of_day(at: OffsetDateTime) -> String {
+fn clock_time(at: OffsetDateTime) -> String {
     format!("{:02}:{:02}:{:02}", at.hour(), at.minute(), at.second())
 }
 

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use understudy_formats::events::{Kind, ProcessNumber, Role};
 use understudy_report::{Ended, Event, FailedRank, Recovery, Report, count, time};
 
-/// Data that the processes have recorded at their start.
+/// Data of a job, collected event by event: start, settings, sent replicas, trial replays.
 #[derive(Debug, Default)]
 pub struct Facts {
     pub program: String,
@@ -22,9 +22,9 @@ pub struct Facts {
     pub settings: BTreeMap<String, String>,
     /// Size of sent replicas in bytes, by sender and receiver.
     pub copies: BTreeMap<(ProcessNumber, ProcessNumber), u64>,
-    /// Replays of the set-up phase, as rows of a table.
+    /// Trial replays of the set-up phase, as rows of a table.
     pub replays: Vec<[String; 4]>,
-    /// Time of the last event since the beginning, in nanoseconds.
+    /// Time of the last event, in nanoseconds since the beginning of the job.
     pub end_ns: u64,
 }
 
@@ -86,7 +86,7 @@ impl Facts {
     }
 }
 
-/// Returns the exit status, of `understudy run` if it has started the job.
+/// Returns the exit status of `understudy run` or, if it has recorded none, of the job.
 pub fn status(report: &Report) -> Option<i32> {
     let status_of_run = report.run.as_ref().and_then(|run| run.status);
     status_of_run
@@ -133,8 +133,8 @@ pub fn facts(report: &Report, facts: &Facts) -> Markup {
             dd {
                 @match status(report) {
                     Some(status) => (status),
-                    None => "unknown: the job was started by other means than understudy run, and \
-                        not all workers recorded an end",
+                    None => "unknown: not all workers recorded an end, and understudy run recorded \
+                        no exit status",
                 }
                 @if let Some(signal) = signal { (signal) }
             }
@@ -229,7 +229,9 @@ fn row(recovery: &Recovery, failed: &FailedRank, began_ns: u64, facts: &Facts) -
 mod tests {
     use super::*;
 
-    /// A narrow screen shows the cells below each other; each needs its column's name.
+    /// Each cell of a failure has the name of its column.
+    ///
+    /// A narrow screen shows the cells below each other.
     #[test]
     fn each_cell_of_a_failure_has_its_column_s_name() {
         let recovery = Recovery {

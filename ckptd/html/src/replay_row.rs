@@ -1,9 +1,9 @@
-//! A replay of the set-up phase as a row of a table.
+//! A trial replay of the set-up phase as a row of a table.
 
 use understudy_formats::events::Kind;
 use understudy_report::{bytes, count};
 
-/// Returns the row of a replay; `None` for another event.
+/// Returns the row of a trial replay; `None` for another event.
 pub fn replay_row(kind: &Kind) -> Option<[String; 4]> {
     let Kind::TrialReplay {
         worker,

@@ -1,4 +1,4 @@
-//! The whole page.
+//! The page of a report.
 
 use crate::facts::{self, Facts};
 use crate::segments::{Canvas, draw};

@@ -80,7 +80,7 @@ impl Activity {
 
     /// True if the activity is short and frequent.
     ///
-    /// A drawing shows its share of the time.
+    /// A drawing shows the share of the time for ranges that are shorter than a column.
     pub fn is_frequent(self) -> bool {
         matches!(self, Self::Ship | Self::Cut)
     }
@@ -274,7 +274,7 @@ pub struct Lane {
     pub spans: BTreeMap<Activity, Vec<(u64, u64)>>,
     /// Nanoseconds of each activity in each column, for ranges shorter than a column.
     pub columns: BTreeMap<Activity, BTreeMap<u64, u64>>,
-    /// Number and total duration of the ranges of each activity.
+    /// Number and total duration of the ranges of each activity in `columns`.
     pub sums: BTreeMap<Activity, (u64, u64)>,
 }
 
@@ -355,7 +355,7 @@ mod tests {
 
     const RANK: ProcessNumber = ProcessNumber(0);
 
-    fn lane(activity: Activity, canvas: &mut Canvas, ranges: &[(u64, u64)]) {
+    fn add_ranges(activity: Activity, canvas: &mut Canvas, ranges: &[(u64, u64)]) {
         for &(from, to) in ranges {
             canvas.add(RANK, Segment { activity, from, to });
         }
@@ -365,18 +365,18 @@ mod tests {
     fn indistinguishable_ranges_are_joined() {
         let mut canvas = Canvas::new(4000, 6000);
         let ranges = [(0, 4005), (4010, 4012), (4013, 4014), (5990, 6990)];
-        lane(Activity::Compute, &mut canvas, &ranges);
+        add_ranges(Activity::Compute, &mut canvas, &ranges);
         let found = &canvas.lanes[&RANK].spans[&Activity::Compute];
         assert_eq!(found[..], [(4000, 4005), (4010, 4014), (5990, 6000)]);
     }
 
-    /// A pause of 0.1 % in 40,000 pieces must not become a solid bar.
+    /// 40,000 pauses take 0.1 % of the time: low columns are drawn, not a solid bar.
     #[test]
     fn short_checkpoints_are_drawn_by_their_share() {
         let end = 40_000_000;
         let mut canvas = Canvas::overview(end);
         let ranges: Vec<_> = (0..40_000).map(|at| (at * 1000, at * 1000 + 1)).collect();
-        lane(Activity::Cut, &mut canvas, &ranges);
+        add_ranges(Activity::Cut, &mut canvas, &ranges);
         let lane = &canvas.lanes[&RANK];
         assert!(lane.spans.is_empty());
         let columns = &lane.columns[&Activity::Cut];
@@ -389,7 +389,7 @@ mod tests {
     #[test]
     fn a_checkpoint_that_can_be_seen_is_drawn_in_its_place() {
         let mut canvas = Canvas::overview(1000);
-        lane(Activity::Cut, &mut canvas, &[(10, 20), (20, 30), (35, 40)]);
+        add_ranges(Activity::Cut, &mut canvas, &[(10, 20), (20, 30), (35, 40)]);
         let lane = &canvas.lanes[&RANK];
         assert_eq!(lane.spans[&Activity::Cut][..], [(10, 30), (35, 40)]);
         assert!(lane.columns.is_empty());

@@ -1,7 +1,8 @@
-//! Figure of `-o`: recomputed tasks, saved energy and run time by the number of nodes.
+//! Figure of `understudy simulate -o`: recomputed tasks, saved energy and run time.
 //!
-//! The panels are figures 6a to 6c of the paper that `understudy_simulator` names. The file is
-//! self-contained and includes its colours, so that any program that displays SVG can show it.
+//! The horizontal axis is the number of nodes. The panels are figures 6a to 6c of the paper that
+//! `understudy_simulator` names. The file is self-contained and includes its colours, so that any
+//! program that displays SVG can show it.
 
 use crate::chart::round_step;
 use maud::{Markup, PreEscaped, html};
@@ -9,10 +10,13 @@ use understudy_simulator::{Simulation, Strategy, Values};
 
 const WIDTH: f64 = 330.0;
 const HEIGHT: f64 = 300.0;
-/// Margins of a panel's plot; labels are on the left and below, titles above.
+/// Left margin of a panel's plot, with the labels of the vertical axis.
 const LEFT: f64 = 52.0;
+/// Right margin.
 const RIGHT: f64 = 18.0;
+/// Margin above the plot, with the title.
 const TOP: f64 = 34.0;
+/// Margin below the plot, with the labels of the horizontal axis.
 const BOTTOM: f64 = 44.0;
 
 /// A curve: simulated means with deviations, and the values of the equations.
@@ -44,7 +48,7 @@ struct Axis {
     is_log: bool,
 }
 
-/// Draws the figure for machines in the order of their sizes.
+/// Draws the figure; `series` has one simulation for each number of nodes, smallest first.
 pub fn simulation_figure(series: &[Simulation]) -> String {
     let panels = [recomputed(series), saved(series), time(series)];
     let most = series.iter().map(|it| it.nodes).max().unwrap_or(1) as f64;
@@ -74,7 +78,7 @@ pub fn simulation_figure(series: &[Simulation]) -> String {
     markup.into_string()
 }
 
-/// Draws figure 6a; its axis is logarithmic, because the curves differ by orders of magnitude.
+/// Returns figure 6a; its axis is logarithmic, because the curves differ by orders of magnitude.
 fn recomputed(series: &[Simulation]) -> Panel {
     let curves = all(series, 1.0, |it| it.recomputed);
     let values = curves
@@ -96,7 +100,7 @@ fn recomputed(series: &[Simulation]) -> Panel {
     }
 }
 
-/// Draws figure 6b: energy that local rollback saves compared with global rollback.
+/// Returns figure 6b: energy that local rollback saves compared with global rollback.
 fn saved(series: &[Simulation]) -> Panel {
     let pairs = || {
         let both =
@@ -137,7 +141,7 @@ fn saved(series: &[Simulation]) -> Panel {
     )
 }
 
-/// Draws figure 6c.
+/// Returns figure 6c: the run time.
 fn time(series: &[Simulation]) -> Panel {
     let most = series
         .iter()
@@ -188,6 +192,8 @@ fn all(series: &[Simulation], scale: f64, value: fn(&Values) -> f64) -> Vec<Curv
 }
 
 /// Returns the largest unit in which the greatest value is at least 2.
+///
+/// Returns the first unit if the value is less than 2 in each.
 fn unit(most: f64, units: &[(f64, &'static str)]) -> (&'static str, f64) {
     let fits = units.iter().rev().find(|(scale, _)| most >= 2.0 * scale);
     fits.map_or((units[0].1, units[0].0), |(scale, name)| (name, *scale))
@@ -276,7 +282,7 @@ fn mark(name: &str, x: f64, y: f64) -> Markup {
 }
 
 impl Axis {
-    /// Returns the relative height of a value, from 0 to 1.
+    /// Returns the relative position of a value on the axis, limited to 0 to 1.
     fn share(&self, value: f64) -> f64 {
         let at = |value: f64| {
             if self.is_log {
@@ -328,9 +334,9 @@ mod tests {
             shown,
             ["0", "0.5", "2.75", "200", "9000", "500k", "1M", "2.5M"]
         );
-        let of = |from, to, is_log| Axis { from, to, is_log }.ticks();
-        assert_eq!(of(10.0, 1e4, true), [10.0, 100.0, 1e3, 1e4]);
-        assert_eq!(of(2.7, 7.1, false), [3.0, 4.0, 5.0, 6.0, 7.0]);
+        let ticks = |from, to, is_log| Axis { from, to, is_log }.ticks();
+        assert_eq!(ticks(10.0, 1e4, true), [10.0, 100.0, 1e3, 1e4]);
+        assert_eq!(ticks(2.7, 7.1, false), [3.0, 4.0, 5.0, 6.0, 7.0]);
     }
 
     #[test]

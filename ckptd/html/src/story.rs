@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use understudy_formats::events::Worker;
 use understudy_report::{Ended, Recovery, Report, count, time};
 
-/// Describes the end of the job in one or two sentences.
+/// Describes the end of the job, its failures and its checkpoints in a few sentences.
 pub fn outcome(report: &Report) -> String {
     let outcome = &report.outcome;
     let end = match &outcome.ended {
@@ -63,7 +63,7 @@ pub fn refusals(report: &Report) -> Vec<String> {
     lost.into_iter().chain(unprotected).collect()
 }
 
-/// Describes each recovery, with `zoom` below.
+/// Describes each recovery, with the drawing that `zoom` returns.
 pub fn recoveries(report: &Report, zoom: impl Fn(usize, &Recovery) -> Markup) -> Markup {
     html! {
         @if report.recoveries.is_empty() {

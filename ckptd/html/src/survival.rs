@@ -11,7 +11,7 @@ use understudy_report::{CheckpointPoint, Report, time};
 /// Returns the reason instead if the job was not protected.
 pub fn survival(report: &Report, facts: &Facts) -> Markup {
     if let Some(why) = &report.outcome.unprotected {
-        return html! { p.problem { "Nothing: the job was not protected (" (why) ")." } };
+        return html! { p.problem { "Any failure: the job was not protected (" (why) ")." } };
     }
     html! {
         p { "With these settings and hosts, the following would have ended the job:" }
@@ -37,13 +37,13 @@ fn lines(facts: &Facts) -> Vec<String> {
     };
     let mut lines = vec![nodes(facts, setting("copies in their own domain")) + &restart];
     if facts.host_names().len() > 1 {
-        lines.push(together(setting("UNDERSTUDY_COPIES")));
+        lines.push(simultaneous_loss(setting("UNDERSTUDY_COPIES")));
     }
     lines
 }
 
-/// Describes the nodes that must not be lost at the same time.
-fn together(copies: &str) -> String {
+/// Describes the nodes whose simultaneous loss would have ended the job.
+fn simultaneous_loss(copies: &str) -> String {
     match copies.strip_prefix("xor:") {
         Some(size) => format!(
             "the loss of the nodes of two workers of one parity group of {size} at the same time"
@@ -65,7 +65,7 @@ fn nodes(facts: &Facts, at_home: &str) -> String {
             format!("the loss of the node {host}: it stored all replicas")
         }
         _ if at_home.starts_with("0 ") || at_home.is_empty() => {
-            "the loss of the launcher's node, or of any one of a job that mpirun has started"
+            "the loss of the launcher's node, or of any node if mpirun has started the job"
                 .to_owned()
         }
         _ => format!(
@@ -74,7 +74,7 @@ fn nodes(facts: &Facts, at_home: &str) -> String {
     }
 }
 
-/// Returns the longest time between two committed checkpoints, or after the last checkpoint.
+/// Returns the longest time between successive committed checkpoints, or after the last one.
 fn longest_gap(points: &[CheckpointPoint], end: u64) -> Option<u64> {
     let mut times: Vec<u64> = points
         .iter()

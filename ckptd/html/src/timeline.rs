@@ -6,11 +6,14 @@ use maud::{Markup, html};
 use std::collections::BTreeSet;
 use understudy_report::time;
 
-const LABEL: u32 = 16;
-const BAND: u32 = 18;
-const STEP: u32 = LABEL + BAND + 6;
-/// A label is drawn if its range is longer than this fraction of the width.
-const ROOM: u64 = 40;
+/// Height of the text above a band, in pixels.
+const LABEL_HEIGHT: u32 = 16;
+/// Height of the band that shows the activities of a rank, in pixels.
+const BAND_HEIGHT: u32 = 18;
+/// Distance of the rows, in pixels.
+const ROW_HEIGHT: u32 = LABEL_HEIGHT + BAND_HEIGHT + 6;
+/// Fraction of the width (1/40) that a range must exceed to have a mark.
+const MIN_MARKED_FRACTION: u64 = 40;
 
 /// Returns the drawing between two times, with its legend and its numbers.
 pub fn timeline(rows: &[Row], canvas: &Canvas, label: &str) -> Markup {
@@ -21,19 +24,20 @@ pub fn timeline(rows: &[Row], canvas: &Canvas, label: &str) -> Markup {
         .filter_map(|row| Some((row, canvas.lanes.get(&row.rank)?)))
         .collect();
     let died_in_range = |row: &Row| row.died.is_some_and(|died| (from..=to).contains(&died));
-    let height = STEP * shown.len() as u32;
+    let height = ROW_HEIGHT * shown.len() as u32;
     html! {
         svg role="img" aria-label=(label) width="100%" height=(height + 20) {
             title { (label) }
             (time_axis(from, to, height))
             @for (index, (row, lane)) in shown.iter().enumerate() {
-                @let y = STEP * index as u32;
+                @let y = ROW_HEIGHT * index as u32;
                 text.label x="0" y=(y + 12) { "rank " (row.rank) ": " (roles(row)) }
                 @for activity in Activity::all() {
                     (band(canvas, lane, activity, y))
                 }
                 @if let Some(died) = row.died.filter(|_| died_in_range(row)) {
-                    text.died x=(percent(died, from, to)) y=(y + LABEL + 14) { "✕" title { "rank " (row.rank) " \
+                    text.died x=(percent(died, from, to))
+                        y=(y + LABEL_HEIGHT + 14) { "✕" title { "rank " (row.rank) " \
                         failed at " (seconds(died)) } }
                 }
             }
@@ -50,18 +54,21 @@ fn band(canvas: &Canvas, lane: &Lane, activity: Activity, y: u32) -> Markup {
     let (from, to) = (canvas.from, canvas.to);
     let spans = lane.spans.get(&activity).map_or(&[][..], Vec::as_slice);
     let (class, mark) = (activity.name(), activity.mark());
+    let has_room =
+        |begin: u64, end: u64| (end - begin).saturating_mul(MIN_MARKED_FRACTION) > to - from;
     html! {
         @for &(begin, end) in spans {
             rect class=(class) x=(percent(begin, from, to)) width=(width(begin, end, to - from))
-                y=(y + LABEL) height=(BAND) {}
-            @if let Some(mark) = mark.filter(|_| (end - begin).saturating_mul(ROOM) > to - from) {
-                text.mark x=(percent(begin.midpoint(end), from, to)) y=(y + LABEL + 13) { (mark) }
+                y=(y + LABEL_HEIGHT) height=(BAND_HEIGHT) {}
+            @if let Some(mark) = mark.filter(|_| has_room(begin, end)) {
+                text.mark x=(percent(begin.midpoint(end), from, to))
+                    y=(y + LABEL_HEIGHT + 13) { (mark) }
             }
         }
         @for run in runs(canvas, lane, activity) {
             @let (begin, end) = (canvas.column_at(run.first), canvas.column_at(run.end));
             rect class=(class) x=(percent(begin, from, to)) width=(width(begin, end, to - from))
-                y=(y + LABEL + BAND - run.height) height=(run.height) {}
+                y=(y + LABEL_HEIGHT + BAND_HEIGHT - run.height) height=(run.height) {}
         }
     }
 }
@@ -80,7 +87,7 @@ fn runs(canvas: &Canvas, lane: &Lane, activity: Activity) -> Vec<Run> {
     let column_ns = (canvas.to - canvas.from) as f64 / COLUMNS as f64;
     for (&column, &ns) in lane.columns.get(&activity).into_iter().flatten() {
         let share = (ns as f64 / column_ns).min(1.0);
-        let height = ((share * f64::from(BAND)).round() as u32).max(1);
+        let height = ((share * f64::from(BAND_HEIGHT)).round() as u32).max(1);
         match runs.last_mut() {
             Some(run) if run.end == column && run.height == height => run.end += 1,
             _ => runs.push(Run {
@@ -167,7 +174,11 @@ mod tests {
         let run = |first, end, height| Run { first, end, height };
         assert_eq!(
             runs(&canvas, &lane, Activity::Cut),
-            [run(3, 5, 1), run(5, 7, BAND / 2), run(9, 10, BAND)]
+            [
+                run(3, 5, 1),
+                run(5, 7, BAND_HEIGHT / 2),
+                run(9, 10, BAND_HEIGHT)
+            ]
         );
     }
 }

@@ -128,7 +128,10 @@ impl CheckpointCollector {
         }
     }
 
-    /// Returns the point of a capture: a new one if its epoch was cut again.
+    /// Returns the point to which a capture belongs.
+    ///
+    /// A new point begins with a new epoch, and when a rank captures the epoch once more because a
+    /// recovery has led to a second cut.
     fn point(&mut self, epoch: Epoch, event: &Event) -> &mut CheckpointPoint {
         let points = &mut self.checkpoints.points;
         let is_same = points.last().is_some_and(|last| last.epoch == epoch);

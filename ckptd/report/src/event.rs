@@ -7,10 +7,10 @@ use understudy_formats::events::{Epoch, Kind, ProcessNumber, Record};
 /// Latest time of an event, in nanoseconds (146 years), even in a damaged file.
 const LATEST_NS: u64 = i64::MAX as u64 / 2;
 
-/// A record with a time on the job's clock.
+/// A record with a time on the job's clock or, in [`crate::Live`], since 1970.
 #[derive(Debug, Clone, Serialize)]
 pub struct Event {
-    /// Nanoseconds since the first rank has begun its file.
+    /// Nanoseconds since the first rank has begun its file, or since 1970.
     pub at_ns: u64,
     #[serde(serialize_with = "described")]
     pub rank: ProcessNumber,

@@ -310,7 +310,9 @@ fn spares_chosen(recovery: u32, choices: &[SpareChoice], reason: Option<&str>) -
     )
 }
 
-/// Returns the failed ranks as text; a rank may detect a failure without its origin.
+/// Returns the failed ranks as text.
+///
+/// The list is empty if a rank has detected a failure, but not which ranks have failed.
 fn ranks(ranks: &[ProcessNumber]) -> String {
     if ranks.is_empty() {
         return "ranks not yet known".to_owned();

@@ -11,14 +11,16 @@ use std::path::PathBuf;
 use understudy_formats::events::{EventReader, ProcessNumber};
 use understudy_formats::private_directories::open_regular;
 
-/// Number of bytes that are read ahead, in all files together.
+/// Number of bytes that are read ahead in all files together.
+///
+/// The limits for one file take precedence.
 const READ_AHEAD: usize = 8 << 20;
 /// Least number of bytes that are read ahead in one file.
 const MIN_READ_AHEAD_PER_FILE: usize = 4 << 10;
 /// Greatest number of bytes that are read ahead in one file.
 const MAX_READ_AHEAD_PER_FILE: usize = 64 << 10;
 
-/// Complete records of an event file.
+/// An event file, and the extent of its complete records.
 #[derive(Debug)]
 pub(super) struct EventFile {
     pub path: PathBuf,
@@ -76,7 +78,7 @@ impl Timeline {
     }
 
     fn events_of<'a>(&'a self, file: &'a EventFile, chunk: usize) -> impl Iterator<Item = Event> {
-        // Each read of the file opens it.
+        // `RecordReader` opens the file for each read, so reads are as large as the buffer.
         let buffered = BufReader::with_capacity(chunk, RecordReader { file, position: 0 });
         let mut reader = EventReader::new(buffered, chunk).ok();
         self.has_changed

@@ -10,7 +10,7 @@ use crate::recovery::{Recovery, RecoveryCollector};
 use crate::{Event, RunRecord, Timeline};
 use serde::Serialize;
 
-/// The report of `understudy events` on a job.
+/// The report on a job, for `understudy events`, `report` and `advise`.
 #[derive(Debug, Serialize)]
 pub struct Report {
     /// Time when the first process has begun its file, in nanoseconds since 1970.

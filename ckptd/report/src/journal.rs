@@ -6,7 +6,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use understudy_formats::events::{Amount, JournalCalls, JournalRow, Kind, Worker};
 
-/// Sum over the last journals of all workers.
+/// Sum over all workers of the last journal that each has reported.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct JournalTable {
     /// Number of workers that have reported a journal.
@@ -37,7 +37,7 @@ impl JournalCollector {
         }
     }
 
-    /// `None` if no worker has recorded a journal.
+    /// Returns the table; `None` if no worker has recorded a journal.
     pub fn finish(self) -> Option<JournalTable> {
         JournalTable::new(&self.0)
     }

@@ -37,7 +37,7 @@ pub struct LastCheckpoint {
     pub bytes: u64,
     /// Pause of the program, in the slowest worker.
     pub pause_ns: u64,
-    /// Time of the commit, in nanoseconds since 1970.
+    /// Time of the first worker's commit, in nanoseconds since 1970.
     pub at_ns: u64,
 }
 
@@ -100,7 +100,7 @@ impl JobState {
         }
     }
 
-    /// Returns the number of processes whose death others have detected.
+    /// Returns the number of processes whose death other processes have detected.
     pub fn failures(&self) -> usize {
         self.processes
             .values()
@@ -116,7 +116,7 @@ impl JobState {
         self.processes.values().filter(is_idle).count()
     }
 
-    /// Returns the process that runs a worker, or has run it last.
+    /// Returns the process that runs a worker, or else a failed one that ran it.
     pub fn process_of(&self, worker: Worker) -> Option<(ProcessNumber, &Process)> {
         let runs_worker = |process: &Process| process.role == Role::Worker(worker);
         let mut processes = self
@@ -181,7 +181,7 @@ impl JobState {
         parts.join(" | ")
     }
 
-    /// Returns the number of spares that have not taken over from a worker.
+    /// Returns the number of spares that have neither failed nor taken over from a worker.
     fn unused_spares(&self) -> usize {
         let is_unused =
             |process: &&Process| matches!(process.role, Role::Spare(_)) && !process.has_failed;
@@ -219,7 +219,7 @@ impl JobState {
                 job,
                 ..
             } => {
-                // The directory contains a later job after an earlier job.
+                // A later job writes into the directory of an earlier job.
                 if self.job != job {
                     *self = Self::new();
                 }
@@ -373,7 +373,7 @@ impl Live {
 struct Source<'a> {
     rank: ProcessNumber,
     follower: &'a mut EventFollower,
-    /// Damage at which the file ends.
+    /// Damage, or an error, because of which no more records are read.
     problem: Option<String>,
 }
 

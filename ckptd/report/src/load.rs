@@ -12,7 +12,7 @@ use understudy_formats::events::{
     EventReader, HEADER_LEN, Header, Kind, ProcessNumber, ReadError, file_name, rank_of_file_name,
 };
 
-/// Difference from which the clocks of one host count as different clocks.
+/// Difference of offsets from which files of one host have different clocks.
 const SAME_CLOCK_TOLERANCE_NS: i128 = 1_000_000_000;
 
 /// Limit of missing files that are listed by name.
@@ -21,11 +21,13 @@ const MAX_LISTED_MISSING_FILES: usize = 8;
 /// Reasons for which no report is possible.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    #[error("{dir}: {source}. Give the directory of the job's event files.")]
+    #[error(
+        "the directory {dir} cannot be read: {source}. Give the directory of the job's event files."
+    )]
     Directory { dir: PathBuf, source: io::Error },
     #[error(
-        "{0}: no event files (rank-N.events). Run the job with its event directory set to this \
-         one, or give the right one."
+        "{0}: no event files (rank-N.events). Give the directory that the job's option --events, \
+         or UNDERSTUDY_EVENTS, names."
     )]
     Empty(PathBuf),
     #[error(
@@ -56,7 +58,7 @@ pub struct Job {
     pub timeline: Timeline,
     /// Origin of the timeline, in nanoseconds since 1970.
     pub began_ns: u64,
-    /// Record of `understudy run`.
+    /// Record of `understudy run`, if it has started the job.
     pub run: Option<RunRecord>,
 }
 
@@ -67,7 +69,7 @@ struct Loaded {
     host: Option<String>,
 }
 
-/// Jobs to which the files belong.
+/// Jobs to which the files belong, and the number of their processes.
 #[derive(Default)]
 struct Started {
     jobs: BTreeSet<String>,
@@ -157,7 +159,7 @@ impl Job {
                 Ok(framed) => {
                     loaded.file.length += framed.bytes as u64;
                     entry.records += 1;
-                    loaded.host = loaded.host.or_else(|| started.note(framed.record.kind));
+                    loaded.host = loaded.host.or_else(|| started.record(framed.record.kind));
                 }
                 Err(error) => self.complain(&mut entry, &error),
             }
@@ -228,7 +230,7 @@ impl Job {
 
 impl Started {
     /// Records the start of a rank and returns its host.
-    fn note(&mut self, kind: Kind) -> Option<String> {
+    fn record(&mut self, kind: Kind) -> Option<String> {
         let Kind::Start {
             job,
             workers,

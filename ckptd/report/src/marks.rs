@@ -78,7 +78,7 @@ pub struct MarkSavings {
     pub saved_pages: u64,
     /// Pages that were captured nevertheless.
     pub captured_pages: u64,
-    /// Time of copying these pages.
+    /// Time of copying the captured pages.
     pub copy_ns: u64,
     /// Number of recomputations after recoveries, of all processes.
     pub recomputations: u64,
@@ -95,7 +95,7 @@ pub struct MarkSavings {
 /// Kind, call site and size of annotated memory, which identify a row.
 type RowKey = (AnnotationKind, String, u64);
 
-/// Limit of regions that are counted one by one, of all annotations together.
+/// Limit of counted regions of all annotations together, which bounds the memory for them.
 const MAX_REGIONS: usize = 100_000;
 
 /// Collects the savings by annotations, event by event.
@@ -161,7 +161,7 @@ impl MarkCollector {
         }
     }
 
-    /// Returns `None` if the program has no annotations.
+    /// Returns the savings; `None` if the program has no annotations.
     pub fn finish(self) -> Option<MarkSavings> {
         let mut savings = self.savings;
         savings.checkpoints = self.epochs.len() as u64;

@@ -5,7 +5,7 @@ use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use understudy_formats::events::{EndReason, Kind, ProcessNumber, Role};
 
-/// The end of a job, as far as its processes have recorded it.
+/// The end of a job, as its processes or `understudy run` have recorded it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "how")]
 pub enum Ended {
@@ -33,7 +33,7 @@ pub struct Outcome {
     pub failures: usize,
     /// Number of completed recoveries.
     pub recoveries: usize,
-    /// Number of spares that have not taken over from a worker.
+    /// Number of spares that have neither failed nor taken over from a worker.
     pub spares_left: usize,
     /// Reason why the job was not protected, or not any more.
     pub unprotected: Option<String>,
@@ -67,7 +67,7 @@ impl OutcomeCollector {
         }
     }
 
-    /// Returns the outcome; `run` decides if no process could record the end.
+    /// Returns the outcome; `run` decides if some workers have recorded no end.
     pub fn finish(self, recoveries: &[Recovery], run: Option<&RunRecord>) -> Outcome {
         let Self {
             roles,
@@ -172,7 +172,7 @@ impl Outcome {
         }
     }
 
-    /// Returns the exit status that the job's processes have recorded, if any.
+    /// Returns the exit status of the job; `None` if neither processes nor `run` recorded one.
     pub fn status(&self) -> Option<i32> {
         match &self.ended {
             Ended::Finished => Some(0),
@@ -187,7 +187,7 @@ impl Outcome {
 
 fn status_of(how: EndReason) -> i32 {
     match how {
-        EndReason::Exited(status_of) | EndReason::Aborted(status_of) => status_of,
+        EndReason::Exited(status) | EndReason::Aborted(status) => status,
         EndReason::Finalized | EndReason::Released => 0,
     }
 }

@@ -16,6 +16,7 @@ pub struct FailedRank {
     pub role: Option<Role>,
     /// Cause of the failure, as reported by other processes.
     pub cause: Option<String>,
+    /// Time of the last record of the process.
     pub last_sign_ns: Option<u64>,
     /// Time of a kill by fault injection, if any.
     pub killed_ns: Option<u64>,
@@ -61,7 +62,7 @@ pub struct StageTime {
 pub struct Recovery {
     pub number: u32,
     pub failed: Vec<FailedRank>,
-    /// Time of the failure, as measured by the node manager.
+    /// Time of the failure, according to the rank that has printed the recovery's message.
     pub failed_ns: Option<u64>,
     /// Time of the first detection.
     pub detected_ns: Option<u64>,
@@ -77,14 +78,14 @@ pub struct Recovery {
     pub resumed: Vec<ProcessNumber>,
     /// Time when the last rank has resumed the program.
     pub resumed_ns: Option<u64>,
-    /// Time that the user has lost, as printed by the job.
+    /// Time from the failure to the resumed program, as printed by the job.
     pub failure_to_resume_ns: Option<u64>,
     pub kill_to_resume_ns: Option<u64>,
     /// Repeated computing time of each worker.
     pub repeated_ns: Option<u64>,
 }
 
-fn number(kind: &Kind) -> Option<u32> {
+fn recovery_number(kind: &Kind) -> Option<u32> {
     match *kind {
         Kind::FailureDetected { recovery, .. }
         | Kind::Death { recovery, .. }
@@ -159,7 +160,7 @@ impl RecoveryCollector {
             }
             _ => {}
         }
-        if let Some(number) = number(&event.kind) {
+        if let Some(number) = recovery_number(&event.kind) {
             let progress = self.recoveries.entry(number);
             let progress = progress.or_insert_with(|| Progress::new(number));
             progress.add(event, self.spares);
@@ -244,7 +245,7 @@ impl Progress {
         ranks: &BTreeMap<ProcessNumber, RankHistory>,
     ) -> Option<ReturnToProgram> {
         let is_first = |rank: &ProcessNumber| {
-            let role = ranks.get(rank).and_then(|recovery| recovery.role);
+            let role = ranks.get(rank).and_then(|history| history.role);
             role == Some(Role::Worker(Worker(0)))
         };
         let lowest = self.recovery.takeovers.iter().min_by_key(|by| by.as_worker);
@@ -284,14 +285,16 @@ impl Progress {
     }
 }
 
-/// Returns the time from the last capture of the restored epoch until the failure.
+/// Returns the time from the restored checkpoint until the detection of the failure.
+///
+/// The last capture of the checkpoint counts, or the first if the last came after the detection.
 fn repeated(recovery: &Recovery, points: &[CheckpointPoint]) -> Option<u64> {
     let (epoch, detected) = (recovery.epoch?, recovery.detected_ns?);
     let end = points.partition_point(|point| point.at_ns <= detected);
     let point = points[..end]
         .iter()
         .rev()
-        .find(|recovery| recovery.epoch == epoch)?;
+        .find(|point| point.epoch == epoch)?;
     let cut = [point.last_ns, point.at_ns];
     let cut = cut.into_iter().find(|at| *at <= detected)?;
     Some(detected - cut)
@@ -320,12 +323,12 @@ fn add_stage(
 /// A rank fails once and its file ends there, so that its last role and record are those of the
 /// failure.
 fn failed_rank(rank: ProcessNumber, history: Option<&RankHistory>) -> FailedRank {
-    let role_of = |recovery: &RankHistory| recovery.role.or(recovery.worker.map(Role::Worker));
+    let role_of = |history: &RankHistory| history.role.or(history.worker.map(Role::Worker));
     FailedRank {
         rank,
         role: history.and_then(role_of),
-        cause: history.and_then(|recovery| recovery.cause.clone()),
-        last_sign_ns: history.and_then(|recovery| recovery.last_sign_ns),
-        killed_ns: history.and_then(|recovery| recovery.killed_ns),
+        cause: history.and_then(|history| history.cause.clone()),
+        last_sign_ns: history.and_then(|history| history.last_sign_ns),
+        killed_ns: history.and_then(|history| history.killed_ns),
     }
 }

@@ -39,11 +39,12 @@ impl RunRecord {
 
     /// Returns the record of the job whose events in `dir` begin at `began_ns`.
     ///
-    /// A job that was not started by `understudy run` has no record.
+    /// Returns `None` for a job that `understudy run` has not started, or an unreadable record.
     pub fn of_job(dir: &Path, began_ns: u64) -> Option<Self> {
         let record: Self = serde_json::from_reader(open_regular(&dir.join(FILE)).ok()?).ok()?;
-        let is_its = (record.started_ns..=record.ended_ns.unwrap_or(u64::MAX)).contains(&began_ns);
-        is_its.then_some(record)
+        let covers_begin =
+            (record.started_ns..=record.ended_ns.unwrap_or(u64::MAX)).contains(&began_ns);
+        covers_begin.then_some(record)
     }
 }
 
@@ -63,9 +64,9 @@ mod tests {
         }
     }
 
-    /// The usual umask lets other users read files.
+    /// A record that replaces a file of mode 0644 has mode 0600.
     ///
-    /// The file of an earlier version had such a mode, too.
+    /// The usual umask would let other users read a new file, too.
     #[test]
     fn a_record_is_for_its_user_alone() {
         let dir = tempfile::tempdir().expect("a directory");

@@ -47,8 +47,8 @@ fn summary(report: &Report) -> String {
         .iter()
         .for_each(|recovery| write_recovery(&mut out, recovery));
     write_checkpoints(&mut out, &report.checkpoints);
-    let torn = report.notes.iter().map(|note| format!("note: {note}"));
-    for text in torn.chain(
+    let notes = report.notes.iter().map(|note| format!("note: {note}"));
+    for text in notes.chain(
         report
             .problems
             .iter()

@@ -231,7 +231,7 @@ fn write_manual(dir: &Path) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!(
-                "ckptd: {}: {error}. Choose a directory that can be written to.",
+                "ckptd: no man pages can be written to {}: {error}. Choose another directory.",
                 dir.display()
             );
             ExitCode::FAILURE
@@ -279,8 +279,9 @@ unsafe extern "C" fn accept(
     address: *mut libc::sockaddr,
     length: *mut libc::socklen_t,
 ) -> libc::c_int {
-    // SAFETY: the arguments of accept4(2) are those with which the caller calls accept(2); the new
-    // descriptor has no other owner.
+    // SAFETY: the caller guarantees arguments that are valid for accept(2), and accept4(2) has the
+    // same requirements. A descriptor that accept4(2) has returned has no other owner. The address
+    // of `errno` is valid in this thread.
     unsafe {
         let accepted = libc::accept4(socket, address, length, 0);
         if accepted >= 0 {

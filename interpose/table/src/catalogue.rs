@@ -60,7 +60,8 @@ struct Catalogue {
 /// Returns the entries.
 ///
 /// # Panics
-/// Panics if the text is no catalogue, or has two entries of one identifier.
+/// Panics if the text is no catalogue, if an identifier is malformed or occurs twice, or if a cause
+/// or a remedy refers to another entry or has a link.
 fn entries(catalogue: &str) -> Vec<Entry> {
     let catalogue: Catalogue =
         toml::from_str(catalogue).unwrap_or_else(|error| panic!("messages.toml: {error}"));

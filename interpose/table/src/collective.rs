@@ -43,7 +43,8 @@ fn head(out: &mut String, procedure: &Procedure) {
 
 /// Writes the end of a handler.
 ///
-/// `rc` is an expression with the result of `recovery::check` for the real procedure.
+/// `rc` is an expression with the result of `recovery::check` for the real procedure. `after` is
+/// code between the call and the return of the handler; it is skipped after a recovery.
 fn tail(out: &mut String, procedure: &Procedure, rc: &str, after: &str) {
     let (name, comm) = (&procedure.name, comm(procedure));
     let _ = write!(

@@ -46,7 +46,7 @@ fn length(procedure: &Procedure, parameter: &Parameter) -> String {
         return "1".to_owned();
     };
     let communicator = || identifier(procedure.communicator().expect("a communicator"));
-    // The length is zero in other processes than the root, which may pass undefined arrays.
+    // Processes other than the root may pass undefined arrays, so the length is zero there.
     let at_root = procedure
         .is(Rule::AtRoot)
         .then(|| format!("usize::from(E::rank(v_{}) == v_root)", communicator()));

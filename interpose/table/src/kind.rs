@@ -46,7 +46,7 @@ named! {
         AttrVal = "AttrVal",
         /// Pointer that is passed to callbacks.
         ExtraState = "ExtraState",
-        /// Rank, `MPI_PROC_NULL` and (for a source) `MPI_ANY_SOURCE`.
+        /// Rank, `MPI_PROC_NULL` or (for a source) `MPI_ANY_SOURCE`.
         Rank = "Rank",
         RankArray = "RankArray",
         /// Triples first, last, stride of ranks.
@@ -85,7 +85,7 @@ named! {
         Order = "Order",
         /// Distributions of an array's dimensions.
         DistributionArray = "DistributionArray",
-        /// Arguments of these distributions.
+        /// Arguments of the distributions of an array's dimensions.
         DistributionArgumentArray = "DistributionArgumentArray",
         /// Weights of edges, or the constants for no weights.
         WeightArray = "WeightArray",

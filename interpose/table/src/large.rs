@@ -55,7 +55,7 @@ pub(crate) fn implementations<'t>(
     rows(list).map(parse).collect()
 }
 
-/// Macros that define functions, and names that jump to them.
+/// Macros that define functions which refuse the call, and functions which jump to another one.
 const MACROS: &str = r#"
 macro_rules! refusals {
     ($($number:literal $name:ident)*) => { $(
@@ -217,7 +217,7 @@ fn elements_of(twin: &Procedure, index: usize) -> Option<String> {
 
 /// Returns true if all narrowed parameters are numbers of elements.
 ///
-/// No number of elements is too large.
+/// Numbers of elements are never too large.
 pub(crate) fn counts_elements_only(twin: &Procedure, parameters: &str) -> bool {
     let all: Vec<&str> = parameters.split(' ').collect();
     let may_be_too_large = |index| {

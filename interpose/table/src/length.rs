@@ -27,7 +27,7 @@ pub const SPECIAL_LENGTHS: [&str; 14] = [
 pub enum LengthTerm {
     /// The value of a parameter, or a special word.
     Word(String),
-    /// `sum(counts)`
+    /// `sum(counts)`: the sum of all entries.
     Sum(String),
     /// `own(counts)`: the entry of the calling rank.
     Own(String),

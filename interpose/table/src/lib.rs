@@ -79,7 +79,7 @@ pub struct GeneratedFile {
     pub text: String,
 }
 
-/// Returns the sources that are generated from the call table.
+/// Returns the sources that are generated from the call table and the tables of ABIs.
 ///
 /// # Panics
 /// Panics if the tables that this crate was built with are malformed.
@@ -130,7 +130,7 @@ pub fn generated_sources() -> Vec<GeneratedFile> {
         .into_iter()
         .map(|(path, source)| GeneratedFile {
             path,
-            text: line_breaking::file(&source),
+            text: line_breaking::lay_out(&source),
         })
         .collect()
 }
@@ -138,7 +138,7 @@ pub fn generated_sources() -> Vec<GeneratedFile> {
 /// Returns all generated files, including the catalogue of messages and documents.
 ///
 /// # Panics
-/// The panics are those of [`generated_sources`].
+/// Panics if the tables, the catalogue or the exit statuses are malformed.
 pub fn generated_files() -> Vec<GeneratedFile> {
     let mut files = generated_sources();
     let others = [

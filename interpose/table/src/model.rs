@@ -201,7 +201,7 @@ pub struct Procedure {
     pub source: Source,
     /// Path of a function in `calls`, and arguments for the function.
     pub arguments: Vec<String>,
-    /// Special properties.
+    /// Properties for which generated code or the runtime treats the procedure specially.
     pub rules: Vec<Rule>,
     /// Module with the Fortran binding of understudy; `generated` if the binding is generated.
     pub fortran: Option<String>,

@@ -28,7 +28,7 @@ fn number_size(c_type: &str) -> Option<usize> {
     })
 }
 
-/// Returns the size in bytes of a pointer's target, or `None` for a buffer.
+/// Returns the size in bytes of a pointer's target; `None` if it is unknown.
 fn item_size(c_type: &str) -> Option<usize> {
     let name = c_type.strip_suffix('*')?;
     number_size(name).or_else(|| match name {
@@ -43,7 +43,8 @@ fn is_buffer(parameter: &Parameter) -> bool {
 
 /// Returns the expression for the processes in which a call writes an output.
 ///
-/// Only the root, or only the other processes write a buffer of a collective with a root.
+/// A buffer of a collective with a root may be written by the root only, or by all other processes
+/// only.
 fn members(procedure: &Procedure, parameter: &Parameter) -> String {
     let root = procedure
         .parameters
@@ -283,7 +284,9 @@ mod tests {
         }
     }
 
-    /// Calls of these procedures, and of the tool interface, end the recording.
+    /// Only these procedures and the tool interface have outputs of unknown length.
+    ///
+    /// A call of one of them ends the recording.
     #[test]
     fn outputs_of_unknown_length_are_those_with_a_datatype_for_each_block() {
         let unknown = [
@@ -304,7 +307,9 @@ mod tests {
         assert_eq!(others, unknown);
     }
 
-    /// A buffer that the program provides for later use is not an output.
+    /// No output is a whole buffer of bytes, except for two truth values of Fortran.
+    ///
+    /// A buffer that the program provides for later use (`MPI_Buffer_attach`) is not an output.
     #[test]
     fn no_output_is_a_whole_buffer_of_bytes() {
         assert_eq!(
@@ -351,7 +356,9 @@ mod tests {
         }
     }
 
-    /// Every process has the handle of its request, even if only the root has data.
+    /// Every process writes all outputs except buffers.
+    ///
+    /// For example, each process has a request, even if only the root receives data.
     #[test]
     fn only_buffers_are_written_by_some_processes_only() {
         for (name, parameter, output) in outputs() {

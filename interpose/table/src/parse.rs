@@ -228,7 +228,7 @@ pub(crate) fn large_twin(procedure: &Procedure) -> Option<Procedure> {
     })
 }
 
-/// Parses both files; no symbol may occur twice.
+/// Parses both files, and adds the twins for large counts; no symbol may occur twice.
 pub fn parse(procedures: &str, exports: &str) -> Result<Table, TableError> {
     let mut all = Vec::new();
     for procedure in parse_procedures(procedures)? {

@@ -23,7 +23,7 @@ pub(crate) fn virt_types() -> String {
     out
 }
 
-/// Layout of a status.
+/// Source of the status, in the layout of Open MPI.
 ///
 /// A status has three fields of the standard, then a cancelled flag and a byte count (Open MPI's
 /// `mpi.h`).

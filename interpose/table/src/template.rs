@@ -17,7 +17,7 @@ pub(crate) fn is_shared(source: Source) -> bool {
     )
 }
 
-/// Imports the modules of `calls` whose functions serve procedures.
+/// Writes the imports of the modules of `calls` whose functions serve procedures.
 pub(crate) fn imports(out: &mut String, table: &Table) {
     let procedures = table.procedures.iter();
     let shared = procedures.filter(|procedure| is_shared(procedure.source));

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Path of a module in its crate, such as `["recovery", "plan"]`; the crate's own is empty.
+/// Path of a module in its crate, such as `["recovery", "plan"]`; the crate root's is empty.
 type Module = Vec<String>;
 /// Files of one crate, with the files that each of them uses.
 type Uses = BTreeMap<Module, BTreeSet<Module>>;
@@ -51,12 +51,12 @@ fn modules(directory: &Path, parent: &[String], found: &mut Vec<(Module, PathBuf
     }
 }
 
-/// Returns the code of a source without unit tests.
-fn product(text: &str) -> String {
-    let (product, _) = text
+/// Returns the code of a source without unit tests, comments and literals.
+fn production_code(text: &str) -> String {
+    let (text, _) = text
         .split_once("#[cfg(test)]\nmod tests {")
         .unwrap_or((text, ""));
-    lexer::split(product).code
+    lexer::split(text).code
 }
 
 /// Collects the paths of a tree of imports, such as `a::{b, c::{d, e}}`, each after `prefix`.
@@ -92,14 +92,14 @@ fn expand(prefix: &[String], tree: &str, found: &mut Vec<Module>) {
     }
 }
 
-/// Paths in a source: those that it re-exports, and all others.
+/// Paths in a source: those that the source re-exports, and all other paths.
 struct Paths {
     exported: Vec<Module>,
     used: Vec<Module>,
 }
 
-/// Returns true if a word of a path starts at this offset.
-fn is_start(text: &str, offset: usize) -> bool {
+/// Returns true if a path starts at this offset.
+fn is_path_start(text: &str, offset: usize) -> bool {
     let previous = text[..offset].chars().next_back();
     previous.is_none_or(|character| !(character.is_alphanumeric() || "_:".contains(character)))
 }
@@ -110,13 +110,13 @@ fn paths(text: &str, roots: &[&str]) -> Paths {
         exported: Vec::new(),
         used: Vec::new(),
     };
-    let text = product(text);
+    let text = production_code(text);
     let mut from = 0;
     let next = |from: usize| {
         let next_of_root = |root: &&str| {
             let offsets = text[from..].match_indices(*root).map(|(at, _)| from + at);
             offsets
-                .filter(|&at| is_start(&text, at) && text[at + root.len()..].starts_with("::"))
+                .filter(|&at| is_path_start(&text, at) && text[at + root.len()..].starts_with("::"))
                 .min()
         };
         roots.iter().filter_map(next_of_root).min()
@@ -148,7 +148,7 @@ struct Files {
 }
 
 impl Files {
-    /// Returns a path from the root of the crate.
+    /// Converts a path used in `module` to a path from the crate root.
     fn absolute(&self, path: &[String], module: &[String]) -> Module {
         let up = path.iter().take_while(|name| *name == "super").count();
         match path[0].as_str() {

@@ -11,7 +11,9 @@ fn text(path: &str) -> String {
     found.next().expect("a generated file").text
 }
 
-/// Returns the trimmed lines between a line that starts with `start` and one with `end`.
+/// Returns the trimmed lines of a section, without comments.
+///
+/// The section lies between a line that starts with `start` and the next that starts with `end`.
 fn section<'s>(source: &'s str, start: &str, end: &str) -> Vec<&'s str> {
     let from = source
         .lines()
@@ -169,7 +171,7 @@ fn read(directory: &Path, texts: &mut Vec<String>) {
 
 /// Handlers that are not generated have rows with the source `manual`.
 ///
-/// The compiler finds such rows without a handler, but not such handlers without a row.
+/// The compiler finds a manual row without a handler, but not a handler whose row is not manual.
 #[test]
 fn handlers_by_hand_have_manual_rows() {
     let calls = Path::new(env!("CARGO_MANIFEST_DIR")).join("../runtime/src/calls");

@@ -255,11 +255,11 @@ fn lengths_are_made_of_parameters() {
             let LengthTerm::Word(word) = term else {
                 continue;
             };
-            let array = procedure
+            let is_array = procedure
                 .parameters
                 .iter()
                 .any(|other| other.name == *word && other.kind.is_array());
-            assert!(!array, "an array as a factor: {context}");
+            assert!(!is_array, "an array as a factor: {context}");
         }
     }
 }
@@ -270,8 +270,8 @@ fn arrays_and_buffers_have_lengths() {
         let context = format!("{}: {parameter}", procedure.name);
         // The tool interface's values, and the ends of split collectives on files, have no length
         // in their rows.
-        let elsewhere = procedure.class == Class::Tool || procedure.name.ends_with("_end");
-        if parameter.kind.is_array() || (parameter.kind.is_buffer() && !elsewhere) {
+        let may_lack_length = procedure.class == Class::Tool || procedure.name.ends_with("_end");
+        if parameter.kind.is_array() || (parameter.kind.is_buffer() && !may_lack_length) {
             assert!(parameter.length.is_some(), "{context}");
         }
         if parameter.length.is_some() {
@@ -284,12 +284,16 @@ fn arrays_and_buffers_have_lengths() {
 fn directions_agree_with_types() {
     for (procedure, parameter) in parameters() {
         let context = format!("{}: {parameter}", procedure.name);
-        let pointer = parameter.c_type.ends_with('*');
-        if parameter.c_type.starts_with("const ") || !pointer || parameter.kind.is_callback() {
+        let is_pointer = parameter.c_type.ends_with('*');
+        if parameter.c_type.starts_with("const ") || !is_pointer || parameter.kind.is_callback() {
             assert_eq!(parameter.direction, Direction::In, "{context}");
         }
         if Handle::from_name(parameter.kind.name()).is_some() {
-            assert_eq!(pointer, parameter.direction != Direction::In, "{context}");
+            assert_eq!(
+                is_pointer,
+                parameter.direction != Direction::In,
+                "{context}"
+            );
         }
         if parameter.kind == ParamKind::BufOut {
             assert_eq!(parameter.direction, Direction::Out, "{context}");
@@ -309,7 +313,7 @@ fn reductions_name_their_operator() {
         "exscan",
     ];
     for procedure in &table().procedures {
-        let collective = matches!(
+        let is_collective = matches!(
             procedure.class,
             Class::Collective | Class::NonblockingCollective | Class::PersistentCollective
         );
@@ -318,7 +322,7 @@ fn reductions_name_their_operator() {
             .iter()
             .any(|parameter| parameter.kind == ParamKind::Op);
         let reduces = reductions.iter().any(|part| procedure.name.contains(part));
-        if collective {
+        if is_collective {
             assert_eq!(has_op, reduces, "{}", procedure.name);
             assert!(procedure.communicator().is_some(), "{}", procedure.name);
         }

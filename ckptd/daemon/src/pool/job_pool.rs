@@ -222,7 +222,7 @@ impl JobPool {
             Some(round) if number == round.number => return Ok((round.leases.clone(), Vec::new())),
             _ => {}
         }
-        // A new round means that the recovery which has requested the earlier leases was abandoned.
+        // Unconfirmed leases of an earlier round belong to a recovery that was abandoned.
         let mut changes = self.end_leases(|_| true);
         let idle: Vec<&Spare> = self.members.values().map(|member| &member.spare).collect();
         let mut leases = Vec::new();
@@ -309,6 +309,8 @@ impl JobPool {
     }
 
     /// Requests spares if the registered and the expected ones are fewer than the minimum.
+    ///
+    /// Requests none for a while after a spare has left.
     fn replenish(&mut self, now: Duration, rules: &Rules) -> Option<PoolChange> {
         if self.expected.until <= now {
             self.expected.count = 0;
@@ -346,8 +348,8 @@ impl JobPool {
 
     /// Returns the load of each host.
     ///
-    /// The load is the number of workers that the host's spares have reported, plus the spares on
-    /// the host that are leased or have taken over.
+    /// The load is the largest number of workers that a spare on the host has reported, plus the
+    /// number of spares on the host that are leased or have taken over.
     pub(super) fn load(&self) -> BTreeMap<String, u32> {
         let mut load = BTreeMap::<String, u32>::new();
         for member in self.members.values() {

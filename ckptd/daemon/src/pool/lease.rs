@@ -22,6 +22,7 @@ struct Rating {
 enum ReplicaDistance {
     SameHost,
     SameDomain,
+    /// The spare is in another failure domain, or the worker has no replica.
     OtherDomain,
 }
 

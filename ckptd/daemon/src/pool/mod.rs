@@ -1,6 +1,6 @@
 //! Pools of spares: a state machine without sockets, clock and threads.
 //!
-//! Each *job* of the node has one pool. Spares register ([`Pools::register`]), send beats
+//! Each *job* of the daemon has one pool. Spares register ([`Pools::register`]), send beats
 //! ([`Pools::beat`]), and are *leased* for failed workers ([`Pools::lease`]). A lease is confirmed
 //! when its spare reports that it has taken over ([`Pools::took_over`]), which removes the spare
 //! from the pool. An unconfirmed lease ends with the next round of leases, at its time limit, or

@@ -21,6 +21,6 @@ pub enum PoolChange {
     Returned { rank: ProcessNumber, worker: Worker },
     /// A spare has taken over from a worker.
     TookOver { rank: ProcessNumber, worker: Worker },
-    /// The job has too few spares.
+    /// The job has too few spares, and requests this number of additional ones.
     Wanted { count: u32 },
 }

@@ -1,4 +1,4 @@
-//! The pools of all jobs of a node.
+//! The pools of all jobs that a daemon serves.
 
 use super::job_pool::JobPool;
 use super::pool_change::PoolChange;
@@ -10,12 +10,12 @@ use understudy_wire::spares::{
     Lease, LeaseToken, Refusal, Spare, SpareLimits, SpareNeed, SpareTicket,
 };
 
-/// All jobs of a node.
+/// The pools of all jobs.
 #[derive(Debug)]
 pub struct Pools {
     rules: Rules,
     jobs: BTreeMap<JobKey, JobPool>,
-    next_token: u64,
+    last_token: u64,
 }
 
 impl Pools {
@@ -27,7 +27,7 @@ impl Pools {
         Self {
             rules,
             jobs: BTreeMap::new(),
-            next_token: first_token,
+            last_token: first_token,
         }
     }
 
@@ -63,7 +63,7 @@ impl Pools {
         Ok((SpareTicket { token }, changes))
     }
 
-    /// Extends the time limit of an idle spare.
+    /// Extends the time limit of a spare in the pool, idle or leased.
     pub fn beat(
         &mut self,
         now: Duration,
@@ -126,14 +126,14 @@ impl Pools {
         }
         let load = self.load();
         let rules = self.rules;
-        let mut next_token = self.next_token;
+        let mut last_token = self.last_token;
         let answer = self
             .job_mut(key)?
             .lease(now, &rules, round, needs, &load, || {
-                next_token = next_token.wrapping_add(1);
-                LeaseToken(next_token)
+                last_token = last_token.wrapping_add(1);
+                LeaseToken(last_token)
             });
-        self.next_token = next_token;
+        self.last_token = last_token;
         answer
     }
 
@@ -161,7 +161,7 @@ impl Pools {
         aim.saturating_sub(spares).min(remaining)
     }
 
-    /// Removes the pool of a job that has ended.
+    /// Removes the pool of a job that has ended; returns false if there was none.
     pub fn close(&mut self, key: &JobKey) -> bool {
         self.jobs.remove(key).is_some()
     }
@@ -185,7 +185,7 @@ impl Pools {
 
     /// Returns the load of each host, over all jobs.
     ///
-    /// The load counts workers that spares have reported, and workers for which spares are leased.
+    /// The load is the sum of [`JobPool::load`].
     fn load(&self) -> BTreeMap<String, u32> {
         let mut load = BTreeMap::new();
         for job in self.jobs.values() {
@@ -201,7 +201,7 @@ impl Pools {
     }
 
     fn token(&mut self) -> LeaseToken {
-        self.next_token = self.next_token.wrapping_add(1);
-        LeaseToken(self.next_token)
+        self.last_token = self.last_token.wrapping_add(1);
+        LeaseToken(self.last_token)
     }
 }

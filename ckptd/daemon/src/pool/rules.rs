@@ -1,14 +1,14 @@
-//! The name of a pool, and its rules.
+//! Identification of a job, and the limits of a daemon.
 
 use std::time::Duration;
 
 /// Identification of a job.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobKey {
-    /// Owner of the job.
+    /// Number of the token with which the job's clients have authenticated, from 1.
     ///
-    /// 0 for jobs on this node, otherwise the number of the client's token.
-    /// Jobs of different realms are invisible to each other.
+    /// The number is 0 for clients on the Unix socket, which need no token. Jobs of different
+    /// realms are invisible to each other.
     pub realm: u32,
     /// Name of the job, as given by the launcher.
     pub name: String,
@@ -22,6 +22,8 @@ pub struct Rules {
     /// Time after which an unconfirmed lease ends.
     pub lease: Duration,
     /// Time after which missing spares that were requested are requested again.
+    ///
+    /// Also the time without requests after a spare has left.
     pub replenish: Duration,
     /// Limit of jobs.
     pub jobs: usize,

@@ -76,9 +76,9 @@ fn an_unconfirmed_lease_ends_and_its_token_is_invalid() {
         .expect("leased");
     pools.beat(RULES.lease, &job, ticket).expect("alive");
     let (rank, worker) = (ProcessNumber(4), Worker(2));
-    let told = pools.tick(RULES.lease);
+    let changes = pools.tick(RULES.lease);
     assert_eq!(
-        told,
+        changes,
         [(job.clone(), vec![PoolChange::Returned { rank, worker }])]
     );
     assert_eq!(pools.give_back(&job, first[0].token), Err(Refusal::Stale));
@@ -86,10 +86,10 @@ fn an_unconfirmed_lease_ends_and_its_token_is_invalid() {
         .lease(RULES.lease, &job, 2, &needs)
         .expect("leased again");
     assert_ne!(first[0].token, second[0].token);
-    let told = pools
+    let changes = pools
         .took_over(RULES.lease, &job, ticket, worker)
         .expect("in force");
-    assert_eq!(told, [PoolChange::TookOver { rank, worker }]);
+    assert_eq!(changes, [PoolChange::TookOver { rank, worker }]);
     assert_eq!(pools.beat(RULES.lease, &job, ticket), Err(Refusal::Stale));
     assert!(
         pools

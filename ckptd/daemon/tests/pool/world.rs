@@ -48,8 +48,9 @@ pub fn place(number: u32) -> ProcessLocation {
     }
 }
 
-fn pick<T: Clone>(of: &[T], at: u8) -> Option<T> {
-    (!of.is_empty()).then(|| of[at as usize % of.len()].clone())
+/// Returns the item at `number` modulo the number of items.
+fn pick<T: Clone>(items: &[T], number: u8) -> Option<T> {
+    (!items.is_empty()).then(|| items[number as usize % items.len()].clone())
 }
 
 impl World {
@@ -76,7 +77,7 @@ impl World {
     /// Checks that each change is possible, and applies it to the model.
     fn follow(&mut self, key: &JobKey, happened: &[PoolChange]) {
         let now = self.now;
-        let job = self.jobs.get_mut(key).expect("of a job that there is");
+        let job = self.jobs.get_mut(key).expect("the model has the job");
         for what in happened {
             match *what {
                 PoolChange::Registered { .. } => job.expected = job.expected.saturating_sub(1),
@@ -132,7 +133,7 @@ impl World {
                     assert_eq!(
                         job.in_pool().count() as u32 + job.expected,
                         minimum,
-                        "just as many as needed"
+                        "as many spares are requested as are missing"
                     );
                 }
             }
@@ -219,7 +220,7 @@ impl World {
         assert_eq!(
             leases.len(),
             in_pool.min(needs.len()),
-            "as many as there are"
+            "leases are as many as workers or spares"
         );
         let job = &self.jobs[&key];
         let has_failed = |rank: ProcessNumber| {
@@ -244,7 +245,9 @@ impl World {
         self.requests.push((key, round, needs, leases));
     }
 
-    /// Repeats a request: the answer is the same, or a refusal after a later round.
+    /// Repeats a request.
+    ///
+    /// The answer is the same, or a refusal after a later round or the end of the job.
     fn repeat(&mut self, (key, round, needs, leases): Request) {
         let answer = self.pools.lease(self.now, &key, round, &needs);
         match self.jobs.get(&key) {
@@ -302,7 +305,7 @@ impl World {
             let next = self.pools.next_deadline();
             assert!(
                 next.is_none_or(|next| next > self.now),
-                "it would wake for ever"
+                "the deadline is in the past, so that a daemon would never sleep"
             );
         }
         self.now = until;

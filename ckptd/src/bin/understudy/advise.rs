@@ -59,7 +59,7 @@ struct Advice {
     mtbf: f64,
     cost: f64,
     recovery: f64,
-    /// Number of checkpoints in which the cost was measured.
+    /// Number of checkpoints in which the cost was measured; 0 with `--cost`.
     measured: u64,
     work: f64,
     young: f64,
@@ -74,22 +74,22 @@ struct Advice {
     expected_with: f64,
     /// Lower bound with localised rollback.
     expected_local: f64,
-    /// Relative extra time of a global rollback, of the two expected times.
-    ///
-    /// The next two fields are the values for the best count, and for short checkpoints.
+    /// Relative extra time of global rollback: `expected_with` compared with `expected_local`.
     penalty: f64,
+    /// The penalty by the formula for the best number of checkpoints (Liu, 4.15).
     penalty_of_cost: f64,
+    /// The penalty by the formula for short checkpoints (Liu, 4.16).
     penalty_of_short_cost: f64,
     /// Data that annotations of the program have elided from checkpoints, if there are any.
     marks: Option<MarkSavings>,
 }
 
-/// Data of the event files.
+/// Costs and savings according to the event files; none without a directory of event files.
 #[derive(Default)]
 struct MeasuredCosts {
     costs: Option<Costs>,
     marks: Option<MarkSavings>,
-    /// Damage of the files.
+    /// Damage of the files, and changes while they were read.
     problems: Vec<String>,
 }
 
@@ -109,13 +109,13 @@ impl Arguments {
             || measured(|costs| costs.recovery_ns),
             |it| it.as_secs_f64(),
         );
-        let of_nodes = self
+        let mtbf_of_nodes = self
             .node_mtbf
             .map(|mtbf| mtbf.as_secs_f64() / f64::from(self.nodes.unwrap_or(1)));
         let mtbf = self
             .mtbf
             .map(|mtbf| mtbf.as_secs_f64())
-            .or(of_nodes)
+            .or(mtbf_of_nodes)
             .unwrap_or(f64::INFINITY);
         let work = self.time.as_secs_f64();
         let count = checkpoint_interval::optimal_checkpoint_count(work, cost, mtbf).max(1.0);
@@ -166,9 +166,9 @@ impl Arguments {
             return Err(Failure::with_status(
                 IMPOSSIBLE,
                 format_args!(
-                    "{}: no checkpoint after the one at the end of MPI_Init, so its cost is \
-                     not known. Let the job run longer, with a shorter --interval, or give \
-                     --cost.",
+                    "{}: no checkpoint after the one at the end of MPI_Init, so the cost of a \
+                     checkpoint is not known. Let the job run longer, with a shorter \
+                     --interval, or give --cost.",
                     dir.display()
                 ),
             ));

@@ -14,7 +14,7 @@ use understudy_launch::print_message;
 use understudy_node::{Leftover, LeftoverNames, is_in_use, is_own, leftovers_of_node};
 use understudy_report::{bytes, count};
 
-/// Time without a change after which no process writes an incomplete checkpoint file.
+/// Time without a change after which an incomplete checkpoint file is considered abandoned.
 const UNCHANGED_TIME: Duration = Duration::from_secs(600);
 
 /// Remove what killed jobs have left behind on this node.
@@ -41,7 +41,9 @@ impl Arguments {
         let mut all = leftovers_of_node();
         for directory in &self.dirs {
             let torn = torn_epochs(directory).map_err(|error| {
-                Failure::with_status(IMPOSSIBLE, format_args!("{}: {error}", directory.display()))
+                let directory = directory.display();
+                let why = format!("the directory {directory} cannot be read: {error}");
+                Failure::with_status(IMPOSSIBLE, why)
             })?;
             all.extend(torn);
         }
@@ -54,7 +56,7 @@ impl Arguments {
             } else {
                 leftover.remove()
             } {
-                print_message(format_args!("{}: {error}", path.display()));
+                print_message(format_args!("{} is not removed: {error}", path.display()));
                 is_well = false;
                 continue;
             }
@@ -72,7 +74,7 @@ impl Arguments {
     }
 }
 
-/// Checkpoints, and files of static data, whose worker failed while writing them.
+/// Returns incomplete checkpoint files and static-data files that seem to be abandoned.
 fn torn_epochs(directory: &Path) -> io::Result<Vec<Leftover>> {
     let directory = PrivateDirectory::open_any(directory)?;
     let mut torn = Vec::new();

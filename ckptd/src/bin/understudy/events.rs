@@ -34,7 +34,7 @@ impl Arguments {
         }
         let known = report.problems.len();
         report.check_unchanged();
-        // The text contains the other problems.
+        // The text contains the problems that were known when it was written.
         let first = if self.json { 0 } else { known };
         report.problems[first..].iter().for_each(print_message);
         Ok(verdict(report.problems.is_empty()))

@@ -45,7 +45,7 @@ impl Arguments {
     }
 }
 
-/// Returns the identifiers in a text: those in brackets, or the whole text.
+/// Returns the known identifiers in brackets, or the whole text if there are none.
 fn identifiers(text: &str) -> Vec<&str> {
     let in_brackets = text
         .split('[')

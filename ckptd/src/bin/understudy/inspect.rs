@@ -35,7 +35,7 @@ pub struct Arguments {
 #[derive(Debug, Serialize)]
 struct Findings {
     epochs: Vec<Epochs>,
-    /// Checkpoints whose writing was never completed.
+    /// Checkpoint files that are incomplete, or still being written.
     torn: Vec<PathBuf>,
     events: Vec<EventFiles>,
     /// Texts about damage.
@@ -47,7 +47,8 @@ impl Arguments {
         let (mut files, mut torn, mut event_directories) = (Vec::new(), Vec::new(), Vec::new());
         for path in &self.paths {
             let cannot = |error: io::Error| {
-                Failure::with_status(IMPOSSIBLE, format_args!("{}: {error}", path.display()))
+                let why = format!("{} cannot be read: {error}", path.display());
+                Failure::with_status(IMPOSSIBLE, why)
             };
             let is_directory = path.metadata().map_err(cannot)?.is_dir();
             for file in if is_directory {
@@ -97,9 +98,10 @@ enum FileKind {
     Other,
 }
 
-/// Kind of a file by its name in a directory, or by its content.
+/// Returns the kind of a file, by its name or its first bytes.
 ///
-/// The first bytes are read if the file was named.
+/// The first bytes are read only of a file that the user has named (`by_content`), and then take
+/// precedence, except over the name of an incomplete checkpoint.
 fn kind(path: &Path, by_content: bool) -> io::Result<FileKind> {
     let name = path
         .file_name()

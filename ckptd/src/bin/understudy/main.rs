@@ -77,7 +77,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Returns the command line, with `-n` for mpirun's `-np`.
+/// Returns the command line, with `-n` in place of mpirun's `-np` among the options.
 fn words() -> Vec<OsString> {
     let mut is_program_argument = false;
     let own = |word: OsString| {
@@ -91,7 +91,7 @@ fn words() -> Vec<OsString> {
     std::env::args_os().map(own).collect()
 }
 
-/// The command line as described by clap, for completions and man pages.
+/// Returns clap's description of the command line, for completions and man pages.
 fn grammar() -> clap::Command {
     Arguments::command()
 }

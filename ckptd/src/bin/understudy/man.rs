@@ -25,7 +25,7 @@ impl Arguments {
             Failure::with_status(
                 IMPOSSIBLE,
                 format_args!(
-                    "{}: {error}. Choose a directory that can be written to.",
+                    "no man pages can be written to {}: {error}. Choose another directory.",
                     dir.display()
                 ),
             )

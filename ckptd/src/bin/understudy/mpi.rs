@@ -29,7 +29,7 @@ pub struct Installation {
 
 impl Installation {
     pub fn query(launcher: &Path) -> io::Result<Self> {
-        let output = run(launcher, "--version")?;
+        let output = output_of(launcher, "--version")?;
         let description = output.lines().next().unwrap_or_default().trim().to_owned();
         let version = description
             .split_once("(Open MPI) ")
@@ -41,7 +41,7 @@ impl Installation {
         })
     }
 
-    /// Reason and remedy if no protected job can be started with this launcher.
+    /// Returns reason and remedy if no protected job can be started with this launcher.
     pub fn problem(&self) -> Option<String> {
         let oldest = OLDEST.map(|part| part.to_string()).join(".");
         let Some(version) = &self.version else {
@@ -67,7 +67,7 @@ fn numbers(version: &str) -> [u32; 3] {
     [(); 3].map(|()| parts.next().unwrap_or(0))
 }
 
-fn run(program: &Path, option: &str) -> io::Result<String> {
+fn output_of(program: &Path, option: &str) -> io::Result<String> {
     let output = Command::new(program)
         .arg(option)
         .stdin(Stdio::null())

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use understudy_settings::Config;
 
-/// Number of cores that this process may use.
+/// Returns the number of cores that this process may use.
 ///
-/// Counted as the launcher counts slots: processors that share a core count once.
+/// Processors that share a core count once, as in the launcher's slots.
 pub fn cores() -> u32 {
     let allowed = allowed_processors();
     let core_of = |processor: &u32| {
@@ -30,7 +30,7 @@ pub fn cores() -> u32 {
         .max(1) as u32
 }
 
-/// Largest number of simultaneous processes (proc(5), `pid_max`).
+/// Returns the largest number of simultaneous processes (proc(5), `pid_max`).
 pub fn most_processes() -> u64 {
     let limit = std::fs::read_to_string("/proc/sys/kernel/pid_max").ok();
     limit
@@ -38,7 +38,9 @@ pub fn most_processes() -> u64 {
         .unwrap_or(u64::MAX)
 }
 
-/// Checks that files can be created in the checkpoint directory, or in its nearest parent.
+/// Checks that files can be created in the checkpoint directory.
+///
+/// The nearest existing ancestor of a missing directory is checked in its place.
 ///
 /// Leaves no file in the directory.
 pub fn check_disk(config: &Config) -> Result<(), String> {

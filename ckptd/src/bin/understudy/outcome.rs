@@ -32,7 +32,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// A failure with a specific status.
+    /// Returns a failure with a specific status.
     pub fn with_status(status: u8, message: impl Display) -> Self {
         Self {
             message: message.to_string(),
@@ -40,19 +40,19 @@ impl Failure {
         }
     }
 
-    /// The message for the user.
+    /// Returns the message for the user.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// Prints the message on standard error.
+    /// Prints the message on standard error, and returns the status.
     pub fn report(self) -> ExitCode {
         understudy_launch::print_message(&self.message);
         ExitCode::from(self.status)
     }
 }
 
-/// Any error of a library is a failure with the usual status.
+/// Any error of a library is a failure with the status [`IMPOSSIBLE`].
 impl<E: std::error::Error> From<E> for Failure {
     fn from(error: E) -> Self {
         Self::with_status(IMPOSSIBLE, error)
@@ -64,7 +64,7 @@ pub fn print(text: impl AsRef<[u8]>) -> Result<(), Failure> {
     print_by(|out| out.write_all(text.as_ref()))
 }
 
-/// Lets `write` write to standard output, piece by piece.
+/// Lets `write` write to standard output, piece by piece; a closed pipe is no failure.
 pub fn print_by(
     write: impl FnOnce(&mut BufWriter<StdoutLock>) -> io::Result<()>,
 ) -> Result<(), Failure> {
@@ -77,7 +77,9 @@ pub fn print_by(
         }
         Err(error) => Err(Failure::with_status(
             IMPOSSIBLE,
-            format_args!("standard output: {error}. Redirect it to where there is room."),
+            format_args!(
+                "standard output cannot be written to: {error}. Redirect it to where there is room."
+            ),
         )),
         Ok(()) => Ok(()),
     }

@@ -15,14 +15,13 @@ pub const LIBRARY: &str = "libunderstudy.so";
 /// Files that must be beside the library.
 const COMPANIONS: [&str; 3] = ["libunderstudy_shim.so", "libunderstudy_runtime.so", "ckptd"];
 
-/// Path of the named library, or of the one that belongs to this program.
+/// Returns the path of the named library, or of that beside this program.
 ///
 /// The error names the missing file.
 pub fn library(named: Option<&Path>) -> Result<PathBuf, String> {
     let path = match named {
-        Some(path) => {
-            std::path::absolute(path).map_err(|error| format!("{}: {error}", path.display()))?
-        }
+        Some(path) => std::path::absolute(path)
+            .map_err(|error| format!("--library {}: {error}", path.display()))?,
         None => beside_this_program()?,
     };
     if !path.is_file() {
@@ -56,10 +55,10 @@ pub fn can_be_preloaded(library: &Path) -> bool {
 
 /// Remedy for a library that cannot be preloaded.
 pub const UNPRELOADABLE: &str = "Install understudy in a directory without blanks and colons in \
-    its path, or make a symbolic link to it, on every host, and name the library through that \
-    with --library.";
+    its path, or make a symbolic link to it, on every host, and name the library by a path through \
+    the link with --library.";
 
-/// Path by which ld.so preloads the library: its own, or a symbolic link.
+/// Returns a path by which ld.so preloads the library, if necessary through a link.
 ///
 /// The link is equal for every job, since a job that restarts from disk finds its libraries by
 /// their paths.
@@ -83,7 +82,7 @@ pub fn preloadable(library: &Path) -> Result<PathBuf, String> {
     }
 }
 
-/// Makes a symbolic link in a directory that only this user can enter.
+/// Makes a symbolic link to `directory`, in a directory that only this user can enter.
 fn link_to(directory: &Path) -> io::Result<PathBuf> {
     let private = PathBuf::from(format!("/tmp/understudy-{}", geteuid().as_raw()));
     PrivateDirectory::make(&private)?;
@@ -109,7 +108,7 @@ pub fn exports(library: &Path, name: &str) -> bool {
     })
 }
 
-/// Path of a program that belongs to the library.
+/// Returns the path of a file that belongs beside the library.
 pub fn companion(library: &Path, name: &str) -> PathBuf {
     library.with_file_name(name)
 }
@@ -155,7 +154,7 @@ mod tests {
             fs::create_dir(&directory).unwrap();
             fs::write(directory.join(LIBRARY), name).unwrap();
             for _ in 0..2 {
-                let path = preloadable(&directory.join(LIBRARY)).expect("it can be had by another");
+                let path = preloadable(&directory.join(LIBRARY)).expect("a link is made");
                 assert!(can_be_preloaded(&path), "{}", path.display());
                 assert_eq!(fs::read(&path).unwrap(), name.as_bytes());
             }

@@ -49,7 +49,7 @@ impl Arguments {
         Ok(verdict(report.problems.is_empty()))
     }
 
-    /// File of the page; `None` for standard output, unless that is a terminal.
+    /// Returns the file of the page; `None` for standard output, unless that is a terminal.
     fn file(&self, is_terminal: bool) -> Option<PathBuf> {
         let beside = || is_terminal.then(|| self.dir.join("report.html"));
         self.output.clone().or_else(beside)
@@ -61,7 +61,7 @@ fn write(path: &Path, page: &str) -> Result<(), Failure> {
         Failure::with_status(
             IMPOSSIBLE,
             format_args!(
-                "{}: {error}. Name a file that can be written to with -o.",
+                "the page cannot be written to {}: {error}. Name another file with -o.",
                 path.display()
             ),
         )

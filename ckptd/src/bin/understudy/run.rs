@@ -278,7 +278,8 @@ impl Arguments {
 
 /// Returns true if `--launcher auto` selects ckptd.
 ///
-/// The exceptions are `--mpirun`, and Open MPI programs on hosts that a batch system has granted.
+/// The exceptions are `--mpirun`, and programs on hosts that a batch system has granted, unless
+/// their MPI library is known and is not Open MPI.
 pub fn starts_by_ckptd(names_mpirun: bool, has_hosts: bool, program: Option<&OsStr>) -> bool {
     let mpi = || MpiLibrary::of(&program::find(program?).ok()?).ok();
     let is_open_mpi = || mpi().is_none_or(|mpi| mpi.kind == MpiKind::OpenMpi);

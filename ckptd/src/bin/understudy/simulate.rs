@@ -90,9 +90,7 @@ fn grid(text: &str) -> Result<Grid, String> {
                 .is_some_and(|nodes| nodes <= MOST_NODES)
         })
         .ok_or_else(|| {
-            format!(
-                "`{text}` is not a number of nodes (`1000`, `32x32`), or more than {MOST_NODES}"
-            )
+            format!("`{text}` is not a number of nodes (`1000`, `32x32`) up to {MOST_NODES}")
         })
 }
 
@@ -129,7 +127,10 @@ impl Arguments {
                 let path = path.display();
                 Failure::with_status(
                     IMPOSSIBLE,
-                    format_args!("{path}: {error}. Name a file that can be written to with -o."),
+                    format_args!(
+                        "the figure cannot be written to {path}: {error}. Name another \
+                         file with -o."
+                    ),
                 )
             })?;
             print_message(format_args!("the figure is {}", path.display()));

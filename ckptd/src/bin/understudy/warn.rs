@@ -52,7 +52,8 @@ impl Arguments {
             match warning::write(&file, &warning) {
                 Ok(()) => print(format!("{job} is notified\n"))?,
                 Err(error) => {
-                    print_message(format_args!("{}: {error}", file.display()));
+                    let file = file.display();
+                    print_message(format_args!("{job} is not notified: {file}: {error}"));
                     is_well = false;
                 }
             }
@@ -61,7 +62,7 @@ impl Arguments {
     }
 }
 
-/// Returns the jobs to warn, or an error.
+/// Returns the jobs to warn, or a message that says why none is warned.
 ///
 /// A user may have several jobs on a node. Without a name, the warning is for the only job; with
 /// several jobs, a name is required.

@@ -313,13 +313,16 @@ fn only_handlers_are_called_like_procedures() {
     let handlers = root().join("interpose/runtime/src/calls");
     // The Fortran procedures declare the C procedures that they call.
     let fortran = root().join("interpose/fortran");
-    let is_product = |path: &Path| {
+    let is_production_code = |path: &Path| {
         !path.starts_with(&fortran)
             && path
                 .components()
                 .any(|component| component.as_os_str() == "src")
     };
-    for (path, text) in sources().into_iter().filter(|(path, _)| is_product(path)) {
+    for (path, text) in sources()
+        .into_iter()
+        .filter(|(path, _)| is_production_code(path))
+    {
         for (line, code) in code(&text) {
             let Some(name) = function(&code).filter(|name| is_of_the_standard(name)) else {
                 continue;

@@ -11,7 +11,7 @@ use crate::workspace::root;
 pub struct Changes(BTreeMap<String, Vec<Range<usize>>>);
 
 impl Changes {
-    /// Returns the changes since the last commit that has changed a file.
+    /// Returns the changes since the last commit that has changed the file `path`.
     ///
     /// Without git, the result is empty.
     pub fn since_commit_of(path: &str) -> Changes {

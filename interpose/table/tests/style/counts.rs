@@ -42,8 +42,8 @@ pub fn parse(text: &str) -> Counts {
     counts
 }
 
-/// Prints the table in the form that [`parse`] reads.
-pub fn print(counts: &Counts) -> String {
+/// Returns the table in the form that [`parse`] reads.
+pub fn format_table(counts: &Counts) -> String {
     let mut text = HEADER.to_owned();
     for ((owner, rule), count) in counts {
         writeln!(text, "{owner:22} {rule:24} {count:5}").expect("a string grows");
@@ -76,13 +76,13 @@ pub fn lower(stored: &Counts, counted: &Counts) -> Counts {
 
 #[cfg(test)]
 mod tests {
-    use super::{Difference, compare, lower, parse, print};
+    use super::{Difference, compare, format_table, lower, parse};
 
     #[test]
     fn tables_are_read_as_they_are_written() {
         let counts = parse("# a\nckptd opener 12\n\nREADME.md document-word 3\n");
         assert_eq!(counts.len(), 2);
-        assert_eq!(parse(&print(&counts)), counts);
+        assert_eq!(parse(&format_table(&counts)), counts);
     }
 
     #[test]

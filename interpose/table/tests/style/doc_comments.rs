@@ -2,7 +2,7 @@
 
 use crate::workspace::Source;
 
-/// Words that must not begin a doc comment.
+/// Words that must not begin a paragraph of a doc comment.
 ///
 /// A verb or a noun is more precise.
 const OPENERS: [&str; 31] = [

@@ -25,7 +25,7 @@ const FORBIDDEN: &[&str] = &[
     "tell", "telling", "told", "wish", "wished", "wishes",
     // Pronouns of persons.
     "everybody", "nobody", "somebody", "who", "whoever", "whom", "whose",
-    // Terms that others have replaced.
+    // Terms that other terms have replaced.
     "aside", "attention", "estate", "extremes", "face", "fate", "habit", "heir", "holder",
     "inheritance", "inquiry", "inquiries", "legacy", "lend", "lending", "lent", "newcomer",
     "overdue", "partner", "player", "rehearsal", "rehearse", "rehearsed", "rehearsing", "renew",

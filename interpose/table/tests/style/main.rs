@@ -202,7 +202,7 @@ fn offences_become_fewer() {
     let mut stored = counts::parse(&fs::read_to_string(&path).expect("counts.txt is readable"));
     if env::var_os("STYLE_UPDATE").is_some() {
         stored = counts::lower(&stored, &counted);
-        fs::write(&path, counts::print(&stored)).expect("counts.txt is writable");
+        fs::write(&path, counts::format_table(&stored)).expect("counts.txt is writable");
     }
     let differences = counts::compare(&stored, &counted);
     if differences.is_empty() {

@@ -26,7 +26,7 @@ const FORBIDDEN: &[&str] = &[
     "whoever",
 ];
 
-/// Terms that are also forbidden in messages and in documents for users.
+/// Further terms that are forbidden in messages and in documents for users.
 const FORBIDDEN_FOR_USERS: &[&str] = &[
     "epoch",
     "holder",
@@ -36,7 +36,7 @@ const FORBIDDEN_FOR_USERS: &[&str] = &[
     "successor",
 ];
 
-/// Terms that are also forbidden in documents for maintainers.
+/// Further terms that are forbidden in documents for maintainers.
 const FORBIDDEN_IN_DESIGN: &[&str] = &[
     "aside",
     "estate",

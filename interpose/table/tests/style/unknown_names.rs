@@ -69,7 +69,7 @@ const FOREIGN: [&str; 33] = [
 
 /// Returns the lines of comments with an undefined name in backquotes.
 ///
-/// Only names with an underscore count; others may be words, values or commands.
+/// Only names with an underscore count; other names may be words, values or commands.
 pub fn unknown_names(source: &Source) -> Vec<usize> {
     static DEFINED: OnceLock<BTreeSet<String>> = OnceLock::new();
     lines(

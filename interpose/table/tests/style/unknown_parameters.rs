@@ -15,7 +15,7 @@ const VERBS: [&str; 7] = [
     " describes ",
 ];
 
-/// Returns the lines of comments that explain a name which the file does not have.
+/// Returns the lines of doc comments that explain a name which the file lacks.
 ///
 /// An example is the explanation of a parameter that was renamed.
 pub fn unknown_parameters(source: &Source) -> Vec<usize> {

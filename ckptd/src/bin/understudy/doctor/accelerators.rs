@@ -22,7 +22,7 @@ pub fn check() -> Check {
     judge(&devices(Path::new("/dev")), driver())
 }
 
-/// Names of the devices that matter if a program uses them.
+/// Returns the accelerators' device files: NVIDIA's devices, AMD's `kfd`, and render nodes.
 fn devices(directory: &Path) -> Vec<String> {
     let list = |directory: &Path, is_one: fn(&str) -> bool| {
         let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
@@ -45,10 +45,11 @@ fn devices(directory: &Path) -> Vec<String> {
     all
 }
 
-/// Opens the driver's library that programs would find.
+/// Returns the properties of the driver's library that programs would open, if there is one.
 fn driver() -> Option<Driver> {
-    // SAFETY: the strings for dlopen(3) and dlsym(3) are valid, and the library stays open.
-    // cuDriverGetVersion writes one number, and needs no other call before it.
+    // SAFETY: the strings for dlopen(3) and dlsym(3) are valid, and the library stays open, so that
+    // the function stays loaded. CUDA's driver interface promises that cuDriverGetVersion has this
+    // type, writes one number, and needs no other call before it.
     unsafe {
         let library = libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL);
         if library.is_null() {
@@ -68,8 +69,8 @@ fn driver() -> Option<Driver> {
 }
 
 fn judge(devices: &[String], driver: Option<Driver>) -> Check {
-    let is_of_nvidia = devices.iter().find(|path| path.contains("nvidia"));
-    let of_others = devices.iter().find(|path| !path.contains("nvidia"));
+    let nvidia_device = devices.iter().find(|path| path.contains("nvidia"));
+    let other_device = devices.iter().find(|path| !path.contains("nvidia"));
     let named = driver.map(|driver| {
         let can = if driver.can_save { "can" } else { "cannot" };
         format!(
@@ -78,7 +79,7 @@ fn judge(devices: &[String], driver: Option<Driver>) -> Check {
         )
     });
     const UNPROTECTED: &str = "programs that use it run unprotected, with a message";
-    match (is_of_nvidia, named) {
+    match (nvidia_device, named) {
         (Some(device), Some(named)) if driver.is_some_and(|driver| driver.can_save) => {
             Check::warning(
                 NAME,
@@ -100,7 +101,7 @@ fn judge(devices: &[String], driver: Option<Driver>) -> Check {
         ),
         (None, None) => Check::ok(
             NAME,
-            of_others.map_or_else(
+            other_device.map_or_else(
                 || "none".to_owned(),
                 |device| format!("{device}: {UNPROTECTED}"),
             ),

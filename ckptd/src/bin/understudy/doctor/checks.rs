@@ -18,7 +18,7 @@ const MIN_DESCRIPTOR_LIMIT: u64 = 1024;
 /// Address of a page that understudy maps (`understudy_abi`).
 const STUB_PAGE: u64 = 0x20000;
 
-/// Checks the settings of understudy in the environment.
+/// Checks the settings of understudy in the environment, and the files that they name.
 pub fn settings() -> Vec<Check> {
     const NAME: &str = "settings";
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
@@ -131,7 +131,7 @@ fn product_files_check(library: Option<&Path>) -> Check {
     }
 }
 
-/// Checks shared memory for a page of each rank and for undo logs.
+/// Checks the directory in shared memory for undo logs and a page of each rank.
 fn shared_memory() -> Check {
     let directory = match make_in_memory() {
         Ok(directory) => directory.path().to_owned(),
@@ -187,7 +187,7 @@ fn budget() -> Option<MemoryBudget> {
     MemoryBudget::within(ControlGroups::own().as_ref(), u64::MAX)
 }
 
-/// Bytes of memory that processes on this node can still allocate.
+/// Returns the bytes that processes on this node can still allocate; 0 if unknown.
 pub fn available_memory() -> u64 {
     budget().map_or(0, |budget| budget.free)
 }
@@ -249,7 +249,7 @@ fn processors() -> Check {
     }
 }
 
-/// Release of the kernel.
+/// Returns the name and the release of the kernel.
 pub fn kernel_release() -> String {
     let name = rustix::system::uname();
     format!("Linux {}", name.release().to_string_lossy())

@@ -6,7 +6,7 @@ use super::{Check, kernel};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use understudy_report::count;
 
@@ -38,7 +38,7 @@ impl Node {
     }
 }
 
-/// Starts a job on all hosts and returns the results of their checks.
+/// Returns a check of the hosts together, and the results of each host's own checks.
 pub fn check_hosts(starter: &Starter, hosts: &[String]) -> (Check, Vec<Node>) {
     const NAME: &str = "hosts";
     let names: BTreeSet<&str> = hosts
@@ -85,12 +85,16 @@ pub fn check_hosts(starter: &Starter, hosts: &[String]) -> (Check, Vec<Node>) {
     (check, nodes)
 }
 
-/// Starts this program on each host by the agent, as `understudy run` starts ckptd.
+fn this_program() -> Result<PathBuf, String> {
+    std::env::current_exe().map_err(|error| format!("this program cannot find itself: {error}"))
+}
+
+/// Starts this program on each host, as `understudy run` starts ckptd: elsewhere by the agent.
 fn check_by_agent(agent: &str, names: &BTreeSet<&str>) -> Result<Vec<Node>, String> {
     let words = shell_words::split(agent).map_err(|error| format!("--agent: {error}"))?;
     let own = rustix::system::uname();
     let own = own.nodename().to_string_lossy();
-    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    let program = this_program()?;
     let mut nodes = Vec::new();
     for name in names {
         let is_here = *name == "localhost" || *name == own;
@@ -104,7 +108,7 @@ fn check_by_agent(agent: &str, names: &BTreeSet<&str>) -> Result<Vec<Node>, Stri
             .args(&line[1..])
             .stdin(Stdio::null())
             .output()
-            .map_err(|error| format!("{}: {error}", line[0].display()))?;
+            .map_err(|error| format!("{} cannot be executed: {error}", line[0].display()))?;
         let messages = String::from_utf8_lossy(&output.stderr).into_owned();
         let node = serde_json::from_slice(&output.stdout).map_err(|_| {
             let why = messages
@@ -121,11 +125,13 @@ fn check_by_agent(agent: &str, names: &BTreeSet<&str>) -> Result<Vec<Node>, Stri
     Ok(nodes)
 }
 
-/// Runs a job of one process on each host, each of which prints a line.
+/// Runs this program as a job with one process on each host.
+///
+/// Each process prints its results in one line.
 fn check_by_job(mpirun: &str, names: &BTreeSet<&str>) -> Result<Vec<Node>, String> {
-    let words = shell_words::split(mpirun).map_err(|error| error.to_string())?;
-    let (launcher, options) = words.split_first().ok_or("no launcher")?;
-    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    let words = shell_words::split(mpirun).map_err(|error| format!("--mpirun: {error}"))?;
+    let (launcher, options) = words.split_first().ok_or("--mpirun names no launcher")?;
+    let program = this_program()?;
     let list: Vec<String> = names.iter().map(|name| format!("{name}:1")).collect();
     let output = Command::new(launcher)
         .args(options)
@@ -134,7 +140,7 @@ fn check_by_job(mpirun: &str, names: &BTreeSet<&str>) -> Result<Vec<Node>, Strin
         .args(["doctor", "--local"])
         .stdin(Stdio::null())
         .output()
-        .map_err(|error| format!("{launcher}: {error}"))?;
+        .map_err(|error| format!("{launcher} cannot be executed: {error}"))?;
     let lines = String::from_utf8_lossy(&output.stdout).into_owned();
     let nodes: Vec<Node> = lines
         .lines()

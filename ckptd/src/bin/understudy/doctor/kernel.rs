@@ -5,6 +5,7 @@ use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
+/// Returns the result of a system call, or `errno` if the result is negative.
 fn check(result: libc::c_long) -> io::Result<libc::c_long> {
     if result < 0 {
         Err(io::Error::last_os_error())
@@ -47,10 +48,10 @@ pub fn write_protection() -> io::Result<()> {
 pub fn pagemap_scan() -> io::Result<()> {
     const PAGEMAP_SCAN: libc::c_ulong = 0xc060_6610;
     let file = std::fs::File::open("/proc/self/pagemap")?;
-    // `struct pm_scan_arg`: its size, then an empty range; one category to return.
+    // `struct pm_scan_arg`: its size, no flags, an empty range; one category to return.
     let mut request: [u64; 12] = [96, 0, 4096, 4096, 0, 0, 0, 0, 0, 0, 0, 2];
-    // SAFETY: the pointer refers to the structure that the request expects; it has no vector, so
-    // the kernel writes only its fourth field.
+    // SAFETY: the pointer refers to the structure that the request expects. The structure has no
+    // vector, so the kernel writes only its fifth field, the end of the walk.
     check(unsafe { libc::ioctl(file.as_raw_fd(), PAGEMAP_SCAN, request.as_mut_ptr()) }.into())
         .map(drop)
 }
@@ -96,9 +97,9 @@ pub fn breakpoint() -> io::Result<()> {
     Ok(())
 }
 
-/// Version of the C library.
+/// Returns the version of the C library.
 pub fn glibc() -> String {
-    // SAFETY: the string lives as long as the process.
+    // SAFETY: glibc returns a constant string.
     unsafe { CStr::from_ptr(libc::gnu_get_libc_version()) }
         .to_string_lossy()
         .into_owned()

@@ -29,7 +29,7 @@ pub fn check(name: &OsStr) -> Vec<Check> {
 
 /// Lists the libraries of a program (ld.so(8), LD_TRACE_LOADED_OBJECTS).
 ///
-/// Returns one library per line, or `None` if the program is a script.
+/// Returns one library per line, or `None` if the program is a script or cannot be executed.
 fn loaded(path: &Path) -> Option<String> {
     if program::head(path).ok()?.starts_with(b"#!") {
         return None;
@@ -91,7 +91,7 @@ fn judge(listing: &str) -> Vec<Check> {
     checks
 }
 
-/// File of an MPI library in a line of the loader.
+/// Returns the file of an MPI library in a line of the loader.
 fn mpi_library(line: &str) -> Option<&str> {
     let (name, rest) = line.trim().split_once(" => ")?;
     MpiKind::of(name)?;

@@ -28,9 +28,9 @@ pub struct Memory {
     pub worker: u64,
     /// Largest resident memory of an idle spare: MPI and understudy without any data.
     pub spare: u64,
-    /// Part of the worker's memory that belongs to the program.
+    /// Memory of the program: the largest capture.
     pub program: u64,
-    /// Largest change between two checkpoints, except for the first ones.
+    /// Largest capture after the first two checkpoints.
     pub changes: u64,
     /// Estimates for `UNDERSTUDY_COPIES` of 1, of 2, and a parity group of 4.
     pub estimates: BTreeMap<&'static str, u64>,
@@ -55,9 +55,10 @@ impl Memory {
         );
         // With one replica, a worker has the program's memory three times: its own, the image of
         // the last checkpoint, and the replica that it stores for another worker; during a
-        // checkpoint it also has the changes of the image and of the replica. The measured memory
-        // is scaled by the weights of another scheme over these, which are 3 and 2: two replicas
-        // add one more of each, and parity over 4 workers stores a third of a replica.
+        // checkpoint it also has the changes of the image and of the replica. So it has 3 times the
+        // program's memory and 2 times the changes; with two replicas the numbers are 4 and 3, with
+        // parity over 4 workers, which stores a third of a replica, 2 1/3 and 3. An estimate is the
+        // measured memory times the ratio of the sum for another scheme to the sum for one replica.
         let seen = worker.saturating_sub(spare) as f64;
         let share = |memory: f64, deltas: f64| memory * program as f64 + deltas * changes as f64;
         let estimate = |weight: f64| spare + (seen * weight / share(3.0, 2.0).max(1.0)) as u64;
@@ -107,13 +108,13 @@ impl Memory {
 /// The name shows `understudy clean` that the directory may be removed if it is left over.
 ///
 /// # Errors
-/// Those of mkdir(2).
+/// Fails if the directory cannot be created.
 pub fn event_directory() -> std::io::Result<TempDir> {
     let prefix = format!("{}{}-", crate::run::EVENTS_PREFIX, std::process::id());
     tempfile::Builder::new().prefix(&prefix).tempdir()
 }
 
-/// Runs the program for a while.
+/// Runs the program for a while; returns a check and, if possible, an estimate.
 pub fn run(arguments: &Arguments) -> Result<(Check, Option<Memory>), Failure> {
     let events = event_directory()?;
     let mut child = command(arguments, events.path())?.spawn()?;
@@ -173,6 +174,8 @@ pub fn run(arguments: &Arguments) -> Result<(Check, Option<Memory>), Failure> {
 }
 
 /// Returns the check of a trial that was not protected, or that failed.
+///
+/// `None` for a trial that succeeded.
 fn trial(
     is_protected: bool,
     has_begun: bool,
@@ -245,7 +248,7 @@ fn command(arguments: &Arguments, events: &Path) -> Result<Command, Failure> {
 /// Ends a job by SIGTERM, later by SIGKILL.
 ///
 /// # Errors
-/// Those of waitpid(2) and kill(2).
+/// Fails if waitpid(2) or kill(2) fails.
 pub fn end(child: &mut Child) -> std::io::Result<()> {
     if let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
         let _ = kill_process(pid, Signal::TERM);
@@ -261,7 +264,9 @@ pub fn end(child: &mut Child) -> std::io::Result<()> {
     child.wait().map(drop)
 }
 
-/// Largest resident memory among the processes of this node that have such a role.
+/// Returns the largest resident memory of the processes with a role that `has_role` accepts.
+///
+/// Process numbers are looked up on this node.
 fn resident_most(state: &JobState, has_role: impl Fn(Role) -> bool) -> u64 {
     let processes = state
         .processes
@@ -273,7 +278,7 @@ fn resident_most(state: &JobState, has_role: impl Fn(Role) -> bool) -> u64 {
         .unwrap_or(0)
 }
 
-/// The MPI library that a process has mapped (proc_pid_maps(5)).
+/// Returns the MPI library that a process has mapped (proc_pid_maps(5)).
 ///
 /// An interpreter's own file does not name the library that its modules load.
 fn mpi_library(pid: u32) -> Option<String> {
@@ -291,7 +296,7 @@ fn file_of_mpi(line: &str) -> Option<&str> {
         .then_some(path)
 }
 
-/// Resident memory: `RssAnon` and `RssShmem` of `/proc/PID/status` (proc(5)).
+/// Returns resident memory: `RssAnon` and `RssShmem` of `/proc/PID/status` (proc(5)).
 fn resident(pid: u32) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let field = |name: &str| {
@@ -306,7 +311,7 @@ fn resident(pid: u32) -> u64 {
     (field("RssAnon:").unwrap_or(0) + field("RssShmem:").unwrap_or(0)) * 1024
 }
 
-/// Number of captured bytes by checkpoint.
+/// Returns the checkpoint and the number of bytes of each capture.
 fn captures(events: &Path) -> Vec<(Epoch, u64)> {
     let timeline = Job::load(events).map(|job| job.timeline);
     let capture = |event: Event| match event.kind {

@@ -30,12 +30,12 @@ const SYSTEM_DIRECTORIES: [&str; 4] = [
     "/usr/lib64",
 ];
 
-/// Runs the job.
+/// Runs the job, and judges its result.
 ///
 /// # Errors
-/// The job cannot be started, or its event files cannot be read.
+/// Fails if the job cannot be started, or its event files cannot be read.
 pub fn run(arguments: &Arguments) -> Result<Check, Failure> {
-    let Some(mpi) = installed(arguments.mpirun.as_deref()) else {
+    let Some(mpi) = installed_library(arguments.mpirun.as_deref()) else {
         return Ok(Check::warning(
             NAME,
             "not tried: no MPI library is found without a program",
@@ -126,8 +126,8 @@ fn command(arguments: &Arguments, mpi: &MpiLibrary, events: &Path) -> std::io::R
     Ok(command)
 }
 
-/// Finds the MPI library of the launcher, or that of the dynamic loader.
-fn installed(launcher: Option<&str>) -> Option<MpiLibrary> {
+/// Finds the MPI library beside the launcher, or else that of the dynamic loader.
+fn installed_library(launcher: Option<&str>) -> Option<MpiLibrary> {
     let words = shell_words::split(launcher.unwrap_or("mpirun")).ok()?;
     let launcher = words.first().and_then(|name| mpi::launcher(name.as_ref()));
     let launcher = launcher.map(|path| path.canonicalize().unwrap_or(path));
@@ -141,10 +141,10 @@ fn installed(launcher: Option<&str>) -> Option<MpiLibrary> {
     beside
         .chain(listed)
         .chain(system)
-        .find_map(|directory| of_directory(&directory))
+        .find_map(|directory| library_in(&directory))
 }
 
-fn of_directory(directory: &Path) -> Option<MpiLibrary> {
+fn library_in(directory: &Path) -> Option<MpiLibrary> {
     let files = MpiKind::sonames().map(|name| directory.join(name));
     files
         .filter(|file| file.exists())
@@ -154,12 +154,12 @@ fn of_directory(directory: &Path) -> Option<MpiLibrary> {
 /// Initialises and finalises MPI: the program of the job.
 ///
 /// # Errors
-/// The MPI library cannot be opened.
+/// Fails if the MPI library cannot be opened, or lacks one of the two procedures.
 pub fn initialise_mpi(library: &Path) -> Outcome {
     type Init = unsafe extern "C" fn(*mut c_int, *mut c_void) -> c_int;
     type Finalize = unsafe extern "C" fn() -> c_int;
-    // SAFETY: the procedures have these types (MPI 4.1, 11.2.1 and 11.2.2); MPI_Init takes null
-    // pointers.
+    // SAFETY: the MPI standard gives the procedures these types (MPI 4.1, 11.2.1 and 11.2.2) and
+    // lets MPI_Init take null pointers; the library is never closed.
     let is_done = unsafe {
         let library = Library::open(Some(library), RTLD_NOW | RTLD_GLOBAL)?;
         let init = *library.get::<Init>(b"MPI_Init\0")?;

@@ -105,7 +105,8 @@ fn verify(path: &Path, content: &mut Option<Content>, sums: &mut Sums) -> Result
     while left > 0 {
         let section = &mut buffer[..left.min(SECTION_PAGES as u64) as usize * PAGE_SIZE];
         decoder.read_section(section)?;
-        // Pages are first in the `zip`, since it would consume a number too many at the end.
+        // `zip` takes from its first iterator before its second. With the numbers first, a number
+        // would be lost at the end of each section.
         let pages = section.chunks_exact(PAGE_SIZE).zip(numbers.by_ref());
         pages.for_each(|(page, number)| sums.add(number, page));
         left -= (section.len() / PAGE_SIZE) as u64;
@@ -129,7 +130,7 @@ pub struct Epochs {
 
 /// Sorts files by checkpoint, the oldest first.
 ///
-/// Each file without a head is a group of its own.
+/// All files without a readable head are one group, which is the first.
 pub fn group(files: Vec<EpochFile>) -> Vec<Epochs> {
     let mut groups: BTreeMap<Option<EpochKey>, Vec<EpochFile>> = BTreeMap::new();
     for file in files {
@@ -154,7 +155,6 @@ impl Epochs {
         let whole = files.iter().filter(|file| file.damage.is_none());
         // A worker may occur twice, in two directories.
         let known: BTreeMap<Worker, &Sums> = whole
-            .clone()
             .filter_map(|file| Some((file.content.as_ref()?.worker, &file.sums)))
             .collect();
         Self {
@@ -162,7 +162,7 @@ impl Epochs {
             lineage: key.map_or(0, |key| key.lineage),
             generation: key.map_or(0, |key| key.generation),
             epoch: key.map_or(Epoch::NONE, |key| key.epoch),
-            is_complete: workers.is_some_and(|workers| whole.count() == workers as usize),
+            is_complete: workers.is_some_and(|workers| known.len() == workers as usize),
             files,
         }
     }

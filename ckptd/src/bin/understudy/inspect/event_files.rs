@@ -18,7 +18,7 @@ pub struct ReplicaTraffic {
     pub alike: u64,
 }
 
-/// A pair of ranks.
+/// Replica data that the rank `from` has sent to the rank `to`.
 #[derive(Debug, Serialize)]
 pub struct RankPair {
     #[serde(serialize_with = "described")]
@@ -45,7 +45,7 @@ pub struct EventFiles {
     pub kinds: BTreeMap<String, RecordTotal>,
     /// Replica data, by sender and receiver.
     pub copies: Vec<RankPair>,
-    /// Bytes of the set-up journals, by worker, that had trial replays or were kept.
+    /// Bytes of each worker's last journal that had a trial replay or reduced a replica.
     #[serde(serialize_with = "by_number")]
     pub journals: BTreeMap<Worker, u64>,
     /// Calls in the journals.

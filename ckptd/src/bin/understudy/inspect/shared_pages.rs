@@ -15,8 +15,8 @@ use xxhash_rust::xxh3::xxh3_128;
 #[derive(Debug, Default)]
 pub struct Sums {
     zeros: u64,
-    /// Number of every other page, with a 128-bit checksum that identifies the content.
-    others: Vec<(u64, u128)>,
+    /// Page number of each nonzero page, and a 128-bit checksum that identifies its content.
+    nonzero: Vec<(u64, u128)>,
 }
 
 impl Sums {
@@ -25,7 +25,7 @@ impl Sums {
         if page.iter().all(|byte| *byte == 0) {
             self.zeros += 1;
         } else {
-            self.others.push((number, xxh3_128(page)));
+            self.nonzero.push((number, xxh3_128(page)));
         }
     }
 }
@@ -88,7 +88,7 @@ pub fn compare(workers: &BTreeMap<Worker, &Sums>) -> Option<Sharing> {
     };
     let mut pages: Vec<WorkerPage> = Vec::new();
     for (worker, sums) in workers.values().enumerate() {
-        pages.extend(sums.others.iter().map(|&(number, sum)| WorkerPage {
+        pages.extend(sums.nonzero.iter().map(|&(number, sum)| WorkerPage {
             sum,
             number,
             worker,
@@ -125,7 +125,7 @@ pub fn compare(workers: &BTreeMap<Worker, &Sums>) -> Option<Sharing> {
 impl Shares {
     fn of(sums: &Sums) -> Self {
         Self {
-            pages: sums.zeros + sums.others.len() as u64,
+            pages: sums.zeros + sums.nonzero.len() as u64,
             zeros: sums.zeros,
             ..Self::default()
         }
@@ -199,10 +199,10 @@ mod tests {
             .into(),
         )
         .unwrap();
-        let of = |it: &Shares| [it.pages, it.zeros, it.elsewhere, it.same_place];
-        let workers: Vec<_> = found.workers.iter().map(|it| of(&it.shares)).collect();
+        let counts = |it: &Shares| [it.pages, it.zeros, it.elsewhere, it.same_place];
+        let workers: Vec<_> = found.workers.iter().map(|it| counts(&it.shares)).collect();
         assert_eq!(workers, [[5, 1, 2, 1], [3, 0, 2, 1], [2, 1, 1, 0]]);
-        assert_eq!((of(&found.total), found.distinct), ([10, 2, 5, 2], 4));
+        assert_eq!((counts(&found.total), found.distinct), ([10, 2, 5, 2], 4));
         assert!(compare(&[(Worker(0), &first)].into()).is_none());
     }
 }

@@ -42,8 +42,8 @@ impl Events {
 
 /// Returns the directory for event files, after removal of an earlier job's event files.
 ///
-/// Without `--log-dir`, the directory is temporary.
-/// With several hosts, it is created in the working directory, which the hosts most likely share.
+/// Without `--events`, the directory is temporary. A temporary directory for several hosts is
+/// created in the working directory, which the hosts most likely share.
 /// A dry run neither creates nor removes files.
 pub fn event_directory(
     settings: &Settings,
@@ -56,7 +56,8 @@ pub fn event_directory(
         if !dry_run {
             remove_event_files(&path).map_err(|error| {
                 cannot(format!(
-                    "--events: {}: {error}. Choose a directory that can be written to.",
+                    "--events: {} cannot be created or emptied: {error}. Choose a directory that \
+                     can be written to.",
                     path.display()
                 ))
             })?;
@@ -190,7 +191,7 @@ fn conclude(
     disk: Option<&Path>,
 ) -> u8 {
     let state = live.poll().ok().flatten();
-    // Events that could not be written prove nothing about the job.
+    // If events could not be written, their absence proves nothing.
     let are_events_incomplete = has_torn_headers(events.path()) || !has_room(events.path());
     let mut verdict = verdict(state, end.launcher, are_events_incomplete);
     // A signal replaces the verdict unless the job has completed in the meantime.
@@ -303,7 +304,7 @@ impl Record {
         if let Some((directory, run)) = &self.0
             && let Err(error) = run.write(directory)
         {
-            log::info!("{}: {error}", directory.display());
+            log::info!("no record of the run in {}: {error}", directory.display());
         }
     }
 }

@@ -60,10 +60,10 @@ pub struct DaemonRequest<'a> {
 }
 
 impl Daemon {
-    /// Finds or starts the daemon of a job.
+    /// Finds or starts the daemon of a job, unless the user's settings name a daemon.
     ///
     /// # Errors
-    /// The message for the user, with the reason for which the job runs without a daemon.
+    /// Fails if no daemon can be started; the error is a message for the user with the reason.
     pub fn for_job(request: &DaemonRequest<'_>) -> Result<Daemon, String> {
         if request.settings.get("UNDERSTUDY_DAEMON").is_some() {
             return Ok(Daemon::default());
@@ -95,12 +95,11 @@ impl Daemon {
 
 /// Starts a daemon that ends with this program.
 fn start(request: &DaemonRequest<'_>) -> Result<Daemon, String> {
-    let text = |error: std::io::Error| error.to_string();
     let directory = tempfile::Builder::new()
         .prefix("understudy-")
         .permissions(Permissions::from_mode(0o700))
         .tempdir()
-        .map_err(text)?;
+        .map_err(|error| format!("no directory can be made for its socket: {error}"))?;
     let socket = directory.path().join("ckptd.socket");
     let mut command = Command::new(product_files::companion(request.library, "ckptd"));
     command
@@ -114,10 +113,15 @@ fn start(request: &DaemonRequest<'_>) -> Result<Daemon, String> {
     let token = match request.hosts.as_slice() {
         [] => None,
         hosts => {
-            let address =
-                own_address(hosts).ok_or("this host has no address that others could reach")?;
+            let address = own_address(hosts)
+                .ok_or("this host has no address that other hosts could reach")?;
             let token = request.events.path().join("ckptd.token");
-            write_token(&token).map_err(|error| format!("{}: {error}", token.display()))?;
+            write_token(&token).map_err(|error| {
+                format!(
+                    "its token cannot be written to {}: {error}",
+                    token.display()
+                )
+            })?;
             command.args([
                 "--listen",
                 &std::net::SocketAddr::new(address, 0).to_string(),
@@ -127,13 +131,16 @@ fn start(request: &DaemonRequest<'_>) -> Result<Daemon, String> {
             Some(token)
         }
     };
-    let child = command.spawn().map_err(text)?;
+    let child = command
+        .spawn()
+        .map_err(|error| format!("ckptd cannot be executed: {error}"))?;
     let mut own = OwnDaemon {
         child,
         _directory: directory,
         token,
     };
-    let remote = addresses(&mut own.child, own.token.is_some()).map_err(text)?;
+    let remote =
+        addresses(&mut own.child, own.token.is_some()).map_err(|error| error.to_string())?;
     let mut variables = vec![(
         "UNDERSTUDY_DAEMON",
         remote.map_or_else(|| socket.into(), OsString::from),

@@ -11,7 +11,7 @@ pub fn usage(message: impl Display) -> Failure {
 
 /// Returns the failure of a job that was not started.
 ///
-/// Reasons are a missing launcher, too few slots or an unsupported MPI library.
+/// Reasons are, for example, a missing launcher, too few slots or an unsupported MPI library.
 pub fn cannot(message: impl Display) -> Failure {
     Failure::with_status(exit_status::NOT_STARTED as u8, message)
 }

@@ -38,7 +38,7 @@ pub fn find(name: &OsStr) -> Result<PathBuf, Failure> {
     })
 }
 
-/// Checks that the launcher's Open MPI continues after a failure of a rank.
+/// Checks that the launcher belongs to a supported version of Open MPI.
 pub fn check(launcher: &Path) -> Result<(), Failure> {
     let shown = launcher.display();
     let found = mpi::Installation::query(launcher)
@@ -53,7 +53,7 @@ pub fn check(launcher: &Path) -> Result<(), Failure> {
 
 /// Refuses to run as root without the permissions that Open MPI requires.
 ///
-/// Open MPI serves root only with `--allow-run-as-root` or with both of the variables.
+/// Open MPI serves root only with `--allow-run-as-root`, or if both environment variables are set.
 pub fn check_user(line: &[OsString]) -> Result<(), Failure> {
     let is_permitted = ["OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"]
         .iter()

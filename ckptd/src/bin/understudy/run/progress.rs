@@ -21,7 +21,7 @@ pub enum Progress {
     None,
 }
 
-/// Minimum time between two plain lines that report only a new checkpoint.
+/// Minimum time from a plain line to one that reports only a new checkpoint.
 const PLAIN_PERIOD: Duration = Duration::from_secs(60);
 
 /// Line at the bottom of a terminal, below the output of the job.
@@ -127,7 +127,7 @@ impl ProgressDisplay {
         }
     }
 
-    /// Replaces the line at the bottom by the last line, with the job's exit status.
+    /// Prints the job's exit status and state, in place of the line at the bottom.
     pub fn end(&mut self, state: Option<&JobState>, status: u8) {
         if let Self::Line(terminal) = self {
             terminal.set(String::new());

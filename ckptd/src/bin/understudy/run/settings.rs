@@ -101,8 +101,9 @@ impl Settings {
     /// Returns all values as the ranks will read them.
     ///
     /// # Errors
-    /// Values that the ranks would refuse, such as those with which `workers` cannot be protected:
-    /// the job would otherwise wait for its start in vain.
+    /// Fails for a misspelt variable, and for values that the ranks would refuse, such as those
+    /// with which `workers` cannot be protected: the job would otherwise wait for its start in
+    /// vain.
     pub fn check(
         &self,
         workers: u32,
@@ -162,7 +163,8 @@ impl Settings {
 
     /// Returns the secret that the ranks share: the user's value, or 128 random bits.
     ///
-    /// `None` with a disk level: every start of the job must then have the same secret.
+    /// `None` with a disk level: every start of the job must then have the same secret. Also `None`
+    /// if the kernel provides no random bits.
     pub fn secret(&self) -> Option<OsString> {
         if self.get("UNDERSTUDY_DISK").is_some() {
             return None;

@@ -23,8 +23,8 @@ pub struct SlotRequest<'a> {
 /// Returns true if the launcher needs the option that lets ranks share cores.
 ///
 /// # Errors
-/// Too few slots on hosts that the user has named, without `--oversubscribe`; or more processes
-/// than this node permits.
+/// Fails if the hosts of `--host` have too few slots and sharing is not permitted, or if the ranks
+/// need more processes than this node permits.
 pub fn must_oversubscribe(request: &SlotRequest<'_>, line: &[OsString]) -> Result<bool, Failure> {
     let ranks = request.ranks;
     let is_permission = |word: &OsString| {
@@ -62,7 +62,7 @@ pub fn must_oversubscribe(request: &SlotRequest<'_>, line: &[OsString]) -> Resul
     if u64::from(ranks) * 3 > max_processes {
         return Err(cannot(format!(
             "{ranks} ranks are more than this node can have: it has {max_processes} processes at \
-             most"
+             most, and each rank needs 3. Use fewer ranks, or more hosts."
         )));
     }
     Ok(node::cores() < ranks)

@@ -173,7 +173,7 @@ fn run_mpirun(command: MpirunCommand, terminal: Option<&Terminal>) -> Result<Run
         let status = child
             .wait()
             .map(status_of)
-            .map_err(|error| error.to_string());
+            .map_err(|error| format!("the launcher's exit status is not known: {error}"));
         sender.send(status)
     })?;
     Ok(Running { end, signal, pumps })
@@ -224,12 +224,12 @@ fn streams_for(terminal: Option<&Terminal>) -> Result<(Streams, Pumps), Failure>
     Ok((streams, pumps))
 }
 
-/// Passes output to the terminal until all writers have closed it.
+/// Passes output to the terminal until all writers have closed the pipe.
 ///
 /// Output that cannot be written is discarded, so that the job continues.
 ///
 /// # Errors
-/// Those of writing, unless the reader has closed its end.
+/// Fails if output cannot be written, unless the reader has closed its end.
 fn pump(mut from: PipeReader, mut to: impl Write, terminal: &Terminal) -> io::Result<()> {
     let mut buffer = [0; 16 * 1024];
     let mut written = Ok(());

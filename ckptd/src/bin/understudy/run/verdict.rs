@@ -11,11 +11,11 @@ use understudy_report::{JobState, Protection};
 #[derive(Debug, PartialEq, Eq)]
 pub struct Verdict {
     pub status: u8,
-    /// Message for the user; `None` if the job has already printed a message.
+    /// Message for the user; `None` if unnecessary, or already printed by the job.
     pub remark: Option<String>,
 }
 
-/// Derives the result from the state that the ranks have recorded and the launcher's status.
+/// Derives the result from the recorded state of the job and the launcher's status.
 ///
 /// `are_events_incomplete`: the ranks could not write all their event files, so that an absent
 /// event proves nothing.
@@ -127,7 +127,10 @@ mod tests {
     use understudy_formats::events::{Epoch, EventWriter, Kind, ProcessNumber, Role};
     use understudy_report::Live;
 
-    /// The event file of a worker contains only its start.
+    /// A worker's event file contains only the start, and the launcher exits with status 0.
+    ///
+    /// The worker counts as unfinished, unless there was no room for events: the status then stays
+    /// 0, and a remark names the reason.
     #[test]
     fn a_full_event_directory_does_not_make_a_job_fail() {
         let directory = tempfile::tempdir().expect("there is room");

@@ -94,7 +94,7 @@ impl Finder {
 }
 
 impl JobStatus {
-    /// The job in one line.
+    /// Returns the job in one line.
     pub fn headline(&self) -> String {
         let Some(standing) = &self.standing else {
             return format!(
@@ -159,7 +159,7 @@ impl RankStatus {
     }
 }
 
-/// Reads the setting from the launcher's command line or environment.
+/// Returns the directory for event files that the launcher's command line or environment names.
 fn event_directory(launcher: u32) -> Option<PathBuf> {
     let is_setting = |name: &str| present_name(name).unwrap_or(name) == "UNDERSTUDY_EVENTS";
     let process = Path::new("/proc").join(launcher.to_string());

@@ -11,7 +11,7 @@ use std::io;
 use std::time::Duration;
 use understudy_report::count;
 
-/// Poll interval.
+/// Interval of updates.
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// Shows the jobs until `q`, Escape or Ctrl-C is pressed, then restores the terminal.
@@ -23,7 +23,7 @@ pub fn show() -> io::Result<()> {
         if let Err(error) = terminal.draw(|frame| draw(frame, &jobs)) {
             break Err(error);
         }
-        match is_quit_requested() {
+        match wait_for_quit() {
             Ok(false) => {}
             Ok(true) => break Ok(()),
             Err(error) => break Err(error),
@@ -33,7 +33,8 @@ pub fn show() -> io::Result<()> {
     result
 }
 
-fn is_quit_requested() -> io::Result<bool> {
+/// Waits at most [`PERIOD`] for a key; returns true if the key ends the display.
+fn wait_for_quit() -> io::Result<bool> {
     if !event::poll(PERIOD)? {
         return Ok(false);
     }
@@ -88,6 +89,8 @@ fn draw(frame: &mut Frame, jobs: &[JobStatus]) {
 }
 
 /// Breaks a line between words into lines of at most `width` characters.
+///
+/// A word that is longer has a line of its own.
 fn folded(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {
@@ -110,7 +113,9 @@ mod tests {
     use ratatui::backend::TestBackend;
     use understudy_formats::events::{ProcessNumber, Role, Worker};
 
-    /// The end of the line has the number of failures.
+    /// A headline longer than the screen is folded, so that its end is visible.
+    ///
+    /// The end has the number of failures.
     #[test]
     fn a_long_line_is_folded() {
         let text = "job: solver | protected, 1 spare | checkpoint 4 | 2 failures, 2 recoveries";
