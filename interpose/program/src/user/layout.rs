@@ -154,11 +154,8 @@ pub fn compare_layout(rt: &Runtime, world: RealComm) -> mpi::Result<Option<Strin
         return Ok(None);
     };
     let root = Rank(different as u32);
-    let mut theirs = bincode::encode_to_vec(&list, bincode::config::standard()).unwrap_or_default();
-    let mut length = [theirs.len() as u64];
-    world.broadcast(root, &mut length)?;
-    theirs.resize(length[0] as usize, 0);
-    world.broadcast(root, &mut theirs)?;
+    let encoded = bincode::encode_to_vec(&list, bincode::config::standard()).unwrap_or_default();
+    let theirs = world.broadcast_bytes(root, encoded)?;
     let theirs: Vec<(String, u64)> =
         bincode::decode_from_slice(&theirs, bincode::config::standard())
             .map(|(list, _)| list)
