@@ -143,6 +143,8 @@ pub(super) unsafe extern "C" fn zone_mmap<const HALF: usize>() {
 /// Replaces `mov $25,%eax; syscall` (mremap).
 ///
 /// A growing, movable mapping of the runtime or MPI side is moved to new addresses of its half.
+/// MREMAP_FIXED would replace mappings that are in use, and mremap(2) has no flag like
+/// MAP_FIXED_NOREPLACE. Therefore [`zone_mmap`] first reserves the target (inaccessible memory).
 #[unsafe(naked)]
 pub(super) unsafe extern "C" fn zone_mremap<const HALF: usize>() {
     naked_asm!(
@@ -157,16 +159,42 @@ pub(super) unsafe extern "C" fn zone_mremap<const HALF: usize>() {
         "cmp rdx, rsi",
         "jbe 9f",
         "push r10",
+        "push r9",
         "push r8",
+        "push rdx",
+        "push rsi",
+        "push rdi",
+        "xor edi, edi",
+        "mov rsi, rdx",
+        "xor edx, edx", // PROT_NONE
+        "mov r10d, {reservation}",
+        "mov r8, -1",
+        "xor r9d, r9d",
+        "call {mmap}",
+        "pop rdi",
+        "pop rsi",
+        "pop rdx",
+        "test rax, rax",
+        "js 6f",
+        "mov r8, rax",
+        "mov r10, qword ptr [rsp + 16]",
         "or r10d, 2",
-        "lea r8, [rdx + {large} - 1]",
-        "and r8, -{huge}",
-        "lock xadd qword ptr [rip + {next} + {half}], r8",
-        "add r8, {huge} - 1",
-        "and r8, -{huge}",
         "mov eax, 25",
         "syscall",
-        "pop r8",
+        "test rax, rax",
+        "jns 6f",
+        "push rax",
+        "push rdi",
+        "push rsi",
+        "mov rdi, r8",
+        "mov rsi, rdx",
+        "mov eax, 11", // munmap(2) of the reservation
+        "syscall",
+        "pop rsi",
+        "pop rdi",
+        "pop rax",
+        "6: pop r8",
+        "pop r9",
         "pop r10",
         "ret",
         "9: mov eax, 25",
@@ -174,10 +202,9 @@ pub(super) unsafe extern "C" fn zone_mremap<const HALF: usize>() {
         "ret",
         shift = const ZONE_SHIFT,
         tag = const ZONE_TAG,
-        large = const MIN_ALIGNED_SIZE,
-        huge = const HUGE_PAGE,
-        next = sym NEXT_ADDRESS,
-        half = const 8 * HALF,
+        // MAP_PRIVATE, MAP_ANONYMOUS and MAP_NORESERVE
+        reservation = const 0x4022,
+        mmap = sym zone_mmap::<HALF>,
     )
 }
 
