@@ -32,7 +32,9 @@ pub fn read_own_memory(address: u64, into: &mut [u8]) -> bool {
     count == length as isize
 }
 
-/// Fills memory of this process with a byte; skips pages that are not mapped or not writable.
+/// Fills memory of this process with a byte.
+///
+/// Pages that are not mapped or not writable are skipped.
 ///
 /// # Safety
 /// The content of all pages that are mapped in the range must not be needed.

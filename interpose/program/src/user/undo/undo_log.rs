@@ -10,9 +10,9 @@
 //! An incomplete record at the end means that the rank failed in that write, so the effect has not
 //! happened. The owner holds a lock (flock(2)) as long as it lives.
 //!
-//! Outcomes ([`super::outcome`]) follow records. The file is truncated at an undone record, unless an
-//! outcome of an earlier record follows the undone record. In this case a line that the record is
-//! undone is appended: an interrupted undo, which is repeated, still needs the outcome.
+//! Outcomes ([`super::outcome`]) follow records. The file is truncated at an undone record, unless
+//! an outcome of an earlier record follows the undone record. In this case a line that the record
+//! is undone is appended: an interrupted undo, which is repeated, still needs the outcome.
 
 use super::anchor::directory_of;
 pub use super::effect::Effect;

@@ -90,9 +90,9 @@ fn a_name_that_the_job_has_given_up_is_of_no_interest() {
     rank.end().unwrap();
 }
 
-/// An undo is interrupted after it has undone records that follow the creation of a removed file.
+/// An undo is interrupted, and the repeated undo still has earlier outcomes.
 ///
-/// The repeated undo still has the outcome that the file was removed.
+/// The first undo has undone records that follow the creation of a removed file.
 #[test]
 fn an_interrupted_undo_keeps_outcomes_of_earlier_records() {
     let room = TemporaryDirectory::new("interrupted");
