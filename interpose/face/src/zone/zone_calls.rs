@@ -76,7 +76,11 @@ pub(super) unsafe extern "C" fn zone_mmap<const HALF: usize>() {
         "cmp rax, -17", // EEXIST: try the next address
         "je 2b",
         "jmp 6f",
-        "5: movabs rcx, {restart}", // end of the half: restart; NOREPLACE skips used addresses
+        "5: mov rcx, rsi", // half of the half or more: ENOMEM, as such a mapping may never fit
+        "shr rcx, {half_shift} - 1",
+        "mov rax, -12",
+        "jnz 6f",
+        "movabs rcx, {restart}", // end of the half: restart; NOREPLACE skips used addresses
         "mov qword ptr [rip + {next} + {half}], rcx",
         "jmp 2b",
         "6: pop r10",
