@@ -15,6 +15,7 @@ use marked_memory::{AllAnnotations, replace_region};
 pub use marked_memory::{FunctionRegion, SavedAnnotations, StepProgress, whole_pages};
 pub use understudy_formats::events::AnnotationKind;
 use understudy_image::pages::{AddrRange, PageRun};
+use understudy_image::process_memory;
 
 /// Byte value of poisoned memory.
 pub const POISON: u8 = 0xa5;
@@ -132,9 +133,9 @@ fn expire(forgotten: &mut AnnotationList, discarded: &[Annotation]) {
             .iter()
             .flat_map(|mark| whole_pages(mark.memory))
             .for_each(|run| {
-                let range = run.range();
-                // SAFETY: the program's own memory, whose content the program has discarded.
-                unsafe { (range.start as *mut u8).write_bytes(POISON, range.len() as usize) };
+                // SAFETY: the program has discarded the content of its memory, which it may have
+                // unmapped since.
+                unsafe { process_memory::fill_own_memory(run.range(), POISON) };
             });
     }
 }

@@ -78,8 +78,8 @@ unsafe extern "C" fn on_exit_handler(status: c_int, _: *mut c_void) {
     }
     let argument = status as usize as *mut c_void;
     // SAFETY: `run_at_exit` calls this with the MPI lock, so no other thread uses the runtime's
-    // stack; without the lock, only the main thread calls MPI. If exit(3) was called in a callback,
-    // the runtime's code that has called the callback never resumes.
+    // stack, or in the main thread of a program in which only the main thread calls MPI. If exit(3)
+    // was called in a callback, the runtime's code that has called the callback never resumes.
     let run = || unsafe { on_stack(argument, call_exit_hook, RUNTIME_STACK + RUNTIME_STACK_SIZE) };
     if !mpi_lock::run_at_exit(run) {
         immediate_exit::report_exit(status);

@@ -17,6 +17,13 @@ impl Line {
         }
     }
 
+    /// Ends the line with a newline, which replaces the last byte of a full buffer.
+    fn end(&mut self) {
+        self.length = self.length.min(self.text.len() - 1);
+        self.text[self.length] = b'\n';
+        self.length += 1;
+    }
+
     /// Returns the text.
     pub fn as_bytes(&self) -> &[u8] {
         &self.text[..self.length]
@@ -49,7 +56,8 @@ impl Display for Text<'_> {
 #[allow(unsafe_code)]
 pub fn print(message: &dyn Display) {
     let mut line = Line::new();
-    let _ = writeln!(line, "understudy: {message}");
+    let _ = write!(line, "understudy: {message}");
+    line.end();
     let bytes = line.as_bytes();
     // SAFETY: the buffer is valid for its length. A failure is ignored, since no other place exists
     // for the message.

@@ -266,13 +266,17 @@ fn begin_delayed_call(call: &mut SavedCall, own: usize) -> u32 {
 /// Calls `run` at exit(3) with the lock, which is not released afterwards.
 ///
 /// Returns false if another thread did not release the lock for half a second. In a program whose
-/// calls do not take the lock, `run` is called at once.
+/// calls do not take the lock, `run` is called at once in the main thread. This function returns
+/// false in any other thread of such a program, because the main thread may be in a call of MPI.
 pub fn run_at_exit(run: impl FnOnce()) -> bool {
-    if !is_enabled() {
-        run();
-        return true;
-    }
     let (own, mut call) = (control_block::address(), SavedCall::NONE);
+    if !is_enabled() {
+        let is_main = own == threads::main();
+        if is_main {
+            run();
+        }
+        return is_main;
+    }
     if !enter_if_owner(&mut call, own) {
         if !acquire(&LOCK_STATE, LIMITED_WAIT_ROUNDS) {
             return false;

@@ -86,9 +86,7 @@ pub fn open(
     let Some(directory) = &config.disk else {
         return Ok(Ok(false));
     };
-    let mut lineage = [realtime_ns()];
-    comm.broadcast(Rank(0), &mut lineage)?;
-    let [lineage] = lineage;
+    let lineage = comm.broadcast(Rank(0), vec![realtime_ns()])?[0];
     let mut level = rt.disk.level.borrow_mut();
     let disk = level.insert(DiskLevel::new(directory, lineage, identity(rt, workers)));
     let place = disk.places.directory.display().to_string();

@@ -8,7 +8,7 @@ use crate::in_flight::{InFlight, started};
 use crate::plain::Plain;
 use crate::procedures::real;
 use crate::real_types::{RealComm, RealDatatype, RealErrhandler, RealOp};
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 use understudy_numbers::Rank;
@@ -180,16 +180,30 @@ impl RealComm {
         })
     }
 
-    /// Distributes the values of `root` to all processes.
+    /// Distributes the values of `root` to all processes, and returns them.
+    ///
+    /// All processes must pass equal numbers of values.
     ///
     /// # Errors
     /// Fails if the library reports an error, or with [`Error::INTERN`] for values of 2 GiB or
     /// more.
-    pub fn broadcast<T: Plain>(self, root: Rank, values: &mut [T]) -> Result<()> {
-        let length = length_of(values)?;
-        let buffer = values.as_mut_ptr().cast::<c_void>();
-        // SAFETY: memory of this size, whose bytes may have any value.
-        check(unsafe { real::PMPI_Bcast(buffer, length, byte(), root.0 as c_int, self) })
+    pub fn broadcast<T: Plain>(self, root: Rank, values: Vec<T>) -> Result<Vec<T>> {
+        let length = length_of(&values)?;
+        // SAFETY: memory of this size, whose bytes may have any value, and which is kept after an
+        // error: the transfer of an abandoned call may still write to the memory.
+        InFlight::block(values, |buffer| unsafe {
+            real::PMPI_Bcast(buffer, length, byte(), root.0 as c_int, self)
+        })
+    }
+
+    /// Distributes the bytes of `root`, of any length, to all processes, and returns them.
+    ///
+    /// # Errors
+    /// The errors are those of [`broadcast`](Self::broadcast).
+    pub fn broadcast_bytes(self, root: Rank, mut bytes: Vec<u8>) -> Result<Vec<u8>> {
+        let length = self.broadcast(root, vec![bytes.len() as u64])?[0];
+        bytes.resize(length as usize, 0);
+        self.broadcast(root, bytes)
     }
 
     /// Returns the values of each process, in the order of their ranks.

@@ -59,7 +59,7 @@ fn libraries_of_child() -> io::Result<String> {
         0 => report_libraries(writer, &scratch.0),
         child => {
             drop(writer);
-            let names = read(&mut reader);
+            let names = read_report(&mut reader, LIMIT);
             // SAFETY: the child created above, which has reported everything or is not needed any
             // more.
             unsafe {
@@ -106,8 +106,9 @@ fn remove_segments(child: libc::pid_t) {
     }
 }
 
-fn read(reader: &mut io::PipeReader) -> io::Result<String> {
-    let until = Instant::now() + LIMIT;
+/// Reads the child's report, which ends when the child closes its end of the pipe.
+fn read_report(reader: &mut io::PipeReader, limit: Duration) -> io::Result<String> {
+    let until = Instant::now() + limit;
     let mut bytes = Vec::new();
     loop {
         let left = until.saturating_duration_since(Instant::now()).as_millis() as i32;
@@ -117,8 +118,14 @@ fn read(reader: &mut io::PipeReader) -> io::Result<String> {
             revents: 0,
         };
         // SAFETY: poll(2) of one descriptor.
-        if unsafe { libc::poll(&mut poll, 1, left) } == 0 {
-            return Err(io::ErrorKind::TimedOut.into());
+        match unsafe { libc::poll(&mut poll, 1, left) } {
+            -1 => match io::Error::last_os_error() {
+                // A read without a successful poll could block beyond the limit.
+                error if error.kind() == io::ErrorKind::Interrupted => continue,
+                error => return Err(error),
+            },
+            0 => return Err(io::ErrorKind::TimedOut.into()),
+            _ => {}
         }
         let mut part = [0; 4096];
         match reader.read(&mut part)? {
@@ -153,4 +160,43 @@ fn report_libraries(mut writer: io::PipeWriter, scratch: &Path) -> ! {
         rc
     };
     crate::system_calls::exit_now(rc)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    extern "C" fn ignore(_: libc::c_int) {}
+
+    #[test]
+    fn signals_do_not_suspend_the_time_limit() {
+        let (mut reader, writer) = io::pipe().unwrap();
+        let is_over = AtomicBool::new(false);
+        // SAFETY: a handler without effects; the signals go to this thread, which outlives the
+        // scope.
+        let own = unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = ignore as *const () as usize;
+            // An interrupted read(2) is restarted, as by most handlers; poll(2) never is.
+            action.sa_flags = libc::SA_RESTART;
+            libc::sigaction(libc::SIGUSR1, &action, std::ptr::null_mut());
+            libc::pthread_self()
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    // SAFETY: see above.
+                    unsafe { libc::pthread_kill(own, libc::SIGUSR1) };
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            });
+            let late = read_report(&mut reader, Duration::from_millis(50));
+            is_over.store(true, Ordering::Relaxed);
+            assert_eq!(late.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        });
+        (&writer).write_all(b"libc.so.6").unwrap();
+        drop(writer);
+        assert_eq!(read_report(&mut reader, LIMIT).unwrap(), "libc.so.6");
+    }
 }

@@ -143,7 +143,7 @@ pub fn layout(rt: &Runtime) -> Vec<(String, u64)> {
 /// Compares the layout over all ranks.
 ///
 /// Returns a message if any rank differs from rank 0. The message names the first difference
-/// between this rank and the first such rank.
+/// between rank 0 and the first such rank, and is equal in all ranks.
 ///
 /// # Errors
 /// Fails with the error of an MPI procedure.
@@ -153,26 +153,23 @@ pub fn compare_layout(rt: &Runtime, world: RealComm) -> mpi::Result<Option<Strin
     let Some(different) = all.iter().position(|&hash| hash != all[0]) else {
         return Ok(None);
     };
-    let root = Rank(different as u32);
-    let mut theirs = bincode::encode_to_vec(&list, bincode::config::standard()).unwrap_or_default();
-    let mut length = [theirs.len() as u64];
-    world.broadcast(root, &mut length)?;
-    theirs.resize(length[0] as usize, 0);
-    world.broadcast(root, &mut theirs)?;
-    let theirs: Vec<(String, u64)> =
-        bincode::decode_from_slice(&theirs, bincode::config::standard())
-            .map(|(list, _)| list)
-            .unwrap_or_default();
-    let what = first_difference(&list, &theirs);
+    let encoded = bincode::encode_to_vec(&list, bincode::config::standard()).unwrap_or_default();
+    let layout_of = |rank: Rank| -> mpi::Result<Vec<(String, u64)>> {
+        let bytes = world.broadcast_bytes(rank, encoded.clone())?;
+        let decoded = bincode::decode_from_slice(&bytes, bincode::config::standard());
+        Ok(decoded.map(|(list, _)| list).unwrap_or_default())
+    };
+    let (first, other) = (layout_of(Rank(0))?, layout_of(Rank(different as u32))?);
+    let what = first_difference(&first, &other);
     Ok(Some(
         message::address_space_differs(different, what).to_string(),
     ))
 }
 
-fn first_difference(ours: &[(String, u64)], theirs: &[(String, u64)]) -> String {
-    let pair = ours
+fn first_difference(first: &[(String, u64)], other: &[(String, u64)]) -> String {
+    let pair = first
         .iter()
-        .zip(theirs)
+        .zip(other)
         .find(|(a, b)| a != b)
         .map(|(a, b)| (a.0.clone(), b.0.clone()));
     match pair {

@@ -122,7 +122,7 @@ fn recoveries(members: &[Member]) -> u32 {
 
 /// Sends the job's state to joining processes, and collects their places.
 fn send_job_state(rt: &Runtime, all: RealComm, members: &[Member]) -> mpi::Result<()> {
-    broadcast(all, sender_of_job_state(members)?, encoded_job_state(rt))?;
+    all.broadcast_bytes(sender_of_job_state(members)?, encoded_job_state(rt))?;
     let places = domains::gather_locations(all)?;
     require_equal_layout(rt, all)?;
     let places = members.iter().zip(places.all());
@@ -154,15 +154,6 @@ fn job_state(rt: &Runtime) -> JobState {
         failures: schedule::state(rt).pace.failures(),
         disk: disk::disk_info(rt),
     }
-}
-
-/// Broadcasts the bytes of process `root` to all processes.
-fn broadcast(all: RealComm, root: Rank, mut bytes: Vec<u8>) -> mpi::Result<Vec<u8>> {
-    let mut length = [bytes.len() as u64];
-    all.broadcast(root, &mut length)?;
-    bytes.resize(length[0] as usize, 0);
-    all.broadcast(root, &mut bytes)?;
-    Ok(bytes)
 }
 
 /// Records the places of these processes.
@@ -218,7 +209,7 @@ fn try_join(rt: &Runtime) -> mpi::Result<World> {
     };
     let members = gather_from_all(all, &own_member)?;
     let bytes = copies::job_state_of_predecessor(rt).unwrap_or_default();
-    let bytes = broadcast(all, sender_of_job_state(&members)?, bytes)?;
+    let bytes = all.broadcast_bytes(sender_of_job_state(&members)?, bytes)?;
     let places: ProcessLocations = domains::gather_locations(all)?;
     require_equal_layout(rt, all)?;
     let (job_state, _) = bincode::decode_from_slice::<JobState, _>(&bytes, standard())

@@ -251,7 +251,8 @@ fn write_possibly_unmapped(
 ) -> io::Result<usize> {
     // SAFETY: pwrite(2) fails where no memory is mapped.
     match unsafe { libc::pwrite(file, from, length, at as i64) } {
-        ..=0 => Err(io::Error::last_os_error()),
+        ..=-1 => Err(io::Error::last_os_error()),
+        0 => Err(io::ErrorKind::WriteZero.into()),
         count => Ok(count as usize),
     }
 }

@@ -10,7 +10,9 @@
 //! An incomplete record at the end means that the rank failed in that write, so the effect has not
 //! happened. The owner holds a lock (flock(2)) as long as it lives.
 //!
-//! Outcomes ([`super::outcome`]) follow records, and are removed with the preceding record.
+//! Outcomes ([`super::outcome`]) follow records. The file is truncated at an undone record, unless
+//! an outcome of an earlier record follows the undone record. In this case a line that the record
+//! is undone is appended: an interrupted undo, which is repeated, still needs the outcome.
 
 use super::anchor::directory_of;
 pub use super::effect::Effect;
@@ -29,7 +31,7 @@ use xxhash_rust::xxh3::xxh3_64;
 pub const REWRITTEN: &str = "undo-new";
 
 const MAGIC: &[u8; 12] = b"understudy\0U";
-const VERSION: u32 = 6;
+const VERSION: u32 = 7;
 /// Length of magic and version.
 const HEADER: u64 = 16;
 /// Number of bytes in front of each line: its length and its checksum.
@@ -68,6 +70,8 @@ pub enum LogLine {
     Record(Record),
     /// Outcome of the latest record that creates this name.
     Outcome(PathBuf, Outcome),
+    /// The effect of the last record is undone.
+    Undone,
 }
 
 impl LogLine {
@@ -123,6 +127,8 @@ pub struct UndoLog {
     file: File,
     path: PathBuf,
     records: Vec<LoggedRecord>,
+    /// Offset of the end of the last complete line.
+    end: u64,
 }
 
 /// Record with its position in the file and its outcome.
@@ -132,6 +138,10 @@ pub struct LoggedRecord {
     pub record: Record,
     /// File that the effect has created, if known.
     pub outcome: Option<Outcome>,
+    /// Smallest index of the records whose outcomes follow this record in the file.
+    ///
+    /// The index is valid while this record is the last one; `usize::MAX` if no outcome follows.
+    first_outcome: usize,
 }
 
 impl UndoLog {
@@ -160,6 +170,7 @@ impl UndoLog {
             file,
             path: path.to_owned(),
             records: Vec::new(),
+            end: HEADER,
         })
     }
 
@@ -190,6 +201,7 @@ impl UndoLog {
             file,
             path: path.to_owned(),
             records: Vec::new(),
+            end: HEADER,
         };
         log.parse(&bytes);
         Ok(Some(log))
@@ -199,28 +211,44 @@ impl UndoLog {
         self.records.clear();
         let mut offset = HEADER as usize;
         while let Some((line, length)) = bytes.get(offset..).and_then(first_line) {
-            self.add(offset as u64, line);
+            self.add(offset as u64, length, line);
             offset += length;
         }
+        self.end = offset as u64;
     }
 
-    /// Adds a line that is stored at this offset.
-    fn add(&mut self, offset: u64, line: LogLine) {
+    /// Adds a line that is stored at this offset with this length.
+    fn add(&mut self, offset: u64, length: usize, line: LogLine) {
+        self.end = offset + length as u64;
         match line {
             LogLine::Record(record) => self.records.push(LoggedRecord {
                 offset,
                 record,
                 outcome: None,
+                first_outcome: usize::MAX,
             }),
             LogLine::Outcome(created, outcome) => {
-                if let Some(logged) = self
-                    .creator_of(&created)
-                    .and_then(|index| self.records.get_mut(index))
-                {
-                    logged.outcome = Some(outcome);
+                if let Some(index) = self.creator_of(&created) {
+                    self.records[index].outcome = Some(outcome);
+                    self.note_outcome_at_end(index);
                 }
             }
+            LogLine::Undone => drop(self.remove_last()),
         }
+    }
+
+    /// Notes that an outcome of the record with this index follows the last record.
+    fn note_outcome_at_end(&mut self, index: usize) {
+        if let Some(last) = self.records.last_mut() {
+            last.first_outcome = last.first_outcome.min(index);
+        }
+    }
+
+    /// Removes the last record from memory.
+    fn remove_last(&mut self) -> Option<LoggedRecord> {
+        let removed = self.records.pop()?;
+        self.note_outcome_at_end(removed.first_outcome);
+        Some(removed)
     }
 
     /// Returns the index of the latest record that creates this name.
@@ -256,7 +284,7 @@ impl UndoLog {
             self.file.set_len(at)?;
             return Err(io::ErrorKind::StorageFull.into());
         }
-        self.add(at, line);
+        self.add(at, written, line);
         Ok(())
     }
 
@@ -281,8 +309,22 @@ impl UndoLog {
 
     /// Removes the last record.
     pub fn pop(&mut self) -> io::Result<()> {
-        match self.records.pop() {
-            Some(logged) => self.file.set_len(logged.offset),
+        let last = self.records.len().saturating_sub(1);
+        let keeps_outcome = |logged: &LoggedRecord| logged.first_outcome < last;
+        if self.last().is_some_and(keeps_outcome) {
+            // Lines behind an incomplete line are not read.
+            self.file.set_len(self.end)?;
+            // Without space for the line, the record is removed in spite of the outcome, which only
+            // the repetition of an interrupted undo needs.
+            if self.append(LogLine::Undone).is_ok() {
+                return Ok(());
+            }
+        }
+        match self.remove_last() {
+            Some(logged) => {
+                self.end = logged.offset;
+                self.file.set_len(logged.offset)
+            }
             None => Ok(()),
         }
     }
@@ -304,6 +346,7 @@ impl UndoLog {
         let kept: Vec<LoggedRecord> = self.logged_records().skip(count).cloned().collect();
         if kept.is_empty() {
             self.records.clear();
+            self.end = HEADER;
             return self.file.set_len(HEADER);
         }
         let mut next = UndoLog::create(&self.path.with_extension(REWRITTEN))?;

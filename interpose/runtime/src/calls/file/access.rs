@@ -56,22 +56,22 @@ fn in_order(rt: &Runtime, file: &OpenFile, units: u64) -> FileResult<u64> {
     let all = comm.gather(&[units])?;
     let mine = comm.rank()?.0 as usize;
     // An error of the first process is sent as an invalid position.
-    let mut base = [u64::MAX];
+    let mut base = u64::MAX;
     let mut failed = None;
     if mine == 0 {
         match shared_pointer::advance(rt, file, all.iter().sum()) {
-            Ok(old) => base = [old],
+            Ok(old) => base = old,
             Err(failure) => failed = Some(failure),
         }
     }
-    comm.broadcast(Rank(0), &mut base)?;
+    let base = comm.broadcast(Rank(0), vec![base])?[0];
     if let Some(failure) = failed {
         return Err(failure);
     }
-    if base[0] == u64::MAX {
+    if base == u64::MAX {
         return Err(class(ERR_IO));
     }
-    Ok(base[0] + all[..mine].iter().sum::<u64>())
+    Ok(base + all[..mine].iter().sum::<u64>())
 }
 
 /// Checks an access before it starts.

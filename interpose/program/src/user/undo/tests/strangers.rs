@@ -90,6 +90,41 @@ fn a_name_that_the_job_has_given_up_is_of_no_interest() {
     rank.end().unwrap();
 }
 
+/// An undo is interrupted, and the repeated undo still has earlier outcomes.
+///
+/// The first undo has undone records that follow the creation of a removed file.
+#[test]
+fn an_interrupted_undo_keeps_outcomes_of_earlier_records() {
+    let room = TemporaryDirectory::new("interrupted");
+    let [lock, second, third] = ["lock", "second", "third"].map(|name| room.files().join(name));
+    let mut rank = room.recorder(0);
+    rank.begin(Epoch(1));
+    wait_for_tick();
+    for path in [&lock, &second, &third] {
+        write(&mut rank, path, "the job's");
+    }
+    remove(&mut rank, &lock);
+    wait_for_tick();
+    fs::write(&lock, "others'").unwrap();
+    for (path, left) in [(&third, 2), (&second, 1)] {
+        // The rank has failed in a write of its log.
+        let mut file = OpenOptions::new().append(true).open(room.log(0)).unwrap();
+        file.write_all(b"incomplete").unwrap();
+        let mut log = UndoLog::open(&room.log(0)).unwrap().unwrap();
+        fs::remove_file(path).unwrap();
+        log.pop().unwrap();
+        let log = UndoLog::open(&room.log(0)).unwrap().unwrap();
+        assert_eq!(log.records().count(), left);
+        assert!(log.outcome_of(&lock).unwrap().is_nothing());
+    }
+    room.undo(1, 1);
+    assert_eq!(fs::read(&lock).unwrap(), b"others'");
+    assert_eq!(tree(&room.files()).len(), 1);
+    let log = UndoLog::open(&room.log(0)).unwrap().unwrap();
+    assert_eq!(log.records().count(), 0);
+    rank.end().unwrap();
+}
+
 #[test]
 fn a_file_in_the_place_of_an_old_one_stays() {
     let room = TemporaryDirectory::new("old");
