@@ -23,7 +23,7 @@ pub const STANDARD_INPUT: &str = "standard-input";
 
 /// Name of the file, beside the working directory, without which workers wait in MPI_Finalize.
 ///
-/// It is created after all failures, so that no job ends before them, on a fast machine either.
+/// The file is created after all failures, so that no job ends before them on a fast machine.
 const MAY_END: &str = "may-end";
 
 /// Removes a host from a job; returns true if that was possible.

@@ -66,8 +66,8 @@ pub fn files_of_dead_jobs() -> Option<LeftoverNames> {
 
 /// Returns true if the launcher ran on this host, according to the job's name.
 ///
-/// If the launcher ran here, its process is visible while the job lives. A launcher in a container
-/// may have another host name.
+/// The process of a launcher on this host is visible while the job lives. A launcher in a
+/// container may have another host name.
 fn is_of_this_node(job: &str) -> bool {
     let launcher = job
         .rsplit_once('@')

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! fault   = action who "at=" where ["epoch=" E] ["delay=" time] ["copy=" copy]
-//!         | "hold-end until=" FILE | "pretend" what | "count"
+//!         | "delay-end until=" FILE | "pretend" what | "count"
 //! action  = "kill" | "kill-manager" | "wait" | "renew" | "corrupt"
 //! copy    = "held" | "own" | "state" | "journal" | "half-journal"  (with "corrupt" only)
 //! what    = "no-pagemap-scan" | "no-userfaultfd" | "no-personality" | "no-memfd"
@@ -25,7 +25,9 @@ pub enum FaultTarget {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultPosition {
-    /// At a fault point (index into [`points::POINTS`]): at each passage, or at those of one epoch.
+    /// Passages of a fault point, all of them or those of one epoch.
+    ///
+    /// `point` is an index into [`points::POINTS`].
     Point { point: usize, epoch: Option<u64> },
     /// At the entry of the rank's N-th MPI call, from 1.
     Call(u64),
@@ -49,8 +51,9 @@ pub enum MissingFeature {
 /// Stored data that the fault damages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Victim {
-    /// A page in the middle of each replica that the rank stores for other workers, or every page
-    /// of its parity.
+    /// A page in the middle of each replica that the rank stores for others.
+    ///
+    /// With parity, every page of the rank's parity.
     Stored,
     /// Every page of the rank's own replica.
     ///
@@ -95,10 +98,10 @@ pub enum Fault {
         action: Action,
     },
     /// The workers wait in MPI_Finalize, and recover from failures there, until the file exists.
-    HoldEnd { until: PathBuf },
+    DelayEnd { until: PathBuf },
     /// A kernel feature is treated as missing.
     Pretend(MissingFeature),
-    /// Writes counts of fault points and MPI calls to the event file at the end of the process.
+    /// Counts fault points and MPI calls; the process writes the counts at its end.
     Count,
 }
 
@@ -127,18 +130,18 @@ fn parse_fault(text: &str) -> Result<Fault, String> {
         Some("wait") => strike(text, words, Action::Wait),
         Some("renew") => strike(text, words, Action::Reinit),
         Some("corrupt") => strike(text, words, Action::Corrupt(Victim::Stored)),
-        Some("hold-end") => {
+        Some("delay-end") => {
             let file = words.next().and_then(|word| word.strip_prefix("until="));
             match file.filter(|file| !file.is_empty() && words.next().is_none()) {
-                Some(file) => Ok(Fault::HoldEnd { until: file.into() }),
-                None => Err(format!("`{text}` is not `hold-end until=FILE`")),
+                Some(file) => Ok(Fault::DelayEnd { until: file.into() }),
+                None => Err(format!("`{text}` is not `delay-end until=FILE`")),
             }
         }
         Some("pretend") => pretend(text, words),
         Some("count") if words.next().is_none() => Ok(Fault::Count),
         _ => Err(format!(
             "`{text}` starts with none of `kill`, `kill-manager`, `wait`, `renew`, `corrupt`, \
-             `hold-end`, `pretend`, `count`"
+             `delay-end`, `pretend`, `count`"
         )),
     }
 }
@@ -287,7 +290,7 @@ mod tests {
         );
         let several = parse(
             "kill rank=0 at=call:1234; kill spare=1 at=time:2.5s;count; pretend no-userfaultfd; \
-             hold-end until=/tmp/done",
+             delay-end until=/tmp/done",
         )
         .unwrap();
         assert_eq!(
@@ -300,7 +303,7 @@ mod tests {
                 ),
                 Fault::Count,
                 Fault::Pretend(MissingFeature::Userfaultfd),
-                Fault::HoldEnd {
+                Fault::DelayEnd {
                     until: "/tmp/done".into()
                 },
             ]
@@ -344,9 +347,9 @@ mod tests {
             "kill rank=1 at=time:soon",
             "wait rank=1 at=cut.begin",
             "wait rank=1 at=time:1s delay=1s",
-            "hold-end",
-            "hold-end until=",
-            "hold-end until=/tmp/done now",
+            "delay-end",
+            "delay-end until=",
+            "delay-end until=/tmp/done now",
             "pretend",
             "pretend no-memory",
             "count twice",

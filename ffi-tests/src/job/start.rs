@@ -113,7 +113,7 @@ impl Job {
         if self.layer && (!self.kills.is_empty() || self.will_fail_as_a_whole()) {
             let file = root.path().join(MAY_END);
             let _ = std::fs::remove_file(&file);
-            self.add_fault(&format!("hold-end until={}", file.display()));
+            self.add_fault(&format!("delay-end until={}", file.display()));
         }
         let mut command = self.command(root.path(), &mark, hosts.as_ref());
         let stream =

@@ -114,7 +114,7 @@ pub fn is_missing(feature: MissingFeature) -> bool {
 /// Either all workers or none receive `None`, since the fault concerns all.
 pub fn may_end() -> Option<bool> {
     faults().iter().find_map(|fault| match fault {
-        Fault::HoldEnd { until } => Some(until.exists()),
+        Fault::DelayEnd { until } => Some(until.exists()),
         _ => None,
     })
 }

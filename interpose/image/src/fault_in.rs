@@ -79,7 +79,7 @@ mod tests {
     ///
     /// The other two are reported as unreadable.
     #[test]
-    fn pages_are_read_in_as_far_as_the_file_goes() {
+    fn pages_beyond_the_end_of_the_file_are_reported() {
         let name = std::env::temp_dir().join(format!("understudy-read-in-{}", std::process::id()));
         let file = File::options()
             .read(true)

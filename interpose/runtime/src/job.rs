@@ -27,7 +27,7 @@ use understudy_settings::{Config, Scheme};
 /// Consequence of a failed collective of the end, for the user.
 const NO_END: &str = "the workers do not reach their end";
 /// Time between two votes on an end that a fault holds.
-const HOLD_POLL_INTERVAL: Duration = Duration::from_millis(1);
+const VOTE_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Sets up the state of the job after the real MPI_Init.
 ///
@@ -303,7 +303,7 @@ pub fn await_permission_to_end(rt: &Runtime) -> Result<(), Rewound> {
         if !recovery::check_own(rt, votes, NO_END)?.contains(&0) {
             break;
         }
-        std::thread::sleep(HOLD_POLL_INTERVAL);
+        std::thread::sleep(VOTE_INTERVAL);
     }
     Ok(())
 }

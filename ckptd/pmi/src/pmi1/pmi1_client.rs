@@ -1,6 +1,6 @@
 //! A short-lived client of the launcher's PMI-1 server.
 //!
-//! By such clients, processes that the launcher has started on several nodes exchange an address.
+//! Processes on several nodes exchange an address by such clients.
 //! MPICH's mpiexec and Slurm's srun (`--mpi=pmi2`) have such a server. After a barrier, which all
 //! ranks must enter, every rank can get the data that were put.
 

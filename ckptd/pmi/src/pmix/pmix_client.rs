@@ -1,7 +1,7 @@
 //! A short-lived client of the launcher's PMIx server.
 //!
-//! By such clients, processes that a launcher has started on several nodes exchange an address. The
-//! libpmix is that of the launcher or of its daemon on this node, an ancestor of this process.
+//! Processes on several nodes exchange an address by such clients. The libpmix is that of the
+//! launcher or of its daemon on this node, an ancestor of this process.
 #![allow(unsafe_code)]
 
 use super::abi::{Data, Info, Proc, Status, Type, Value};

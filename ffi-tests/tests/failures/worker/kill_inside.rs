@@ -106,7 +106,7 @@ fn every_worker_may_die_at_any_point_of_a_checkpoint() {
 }
 
 #[test]
-fn a_worker_may_die_inside_a_checkpoint_whose_changed_pages_are_found_by_comparing() {
+fn a_worker_may_die_inside_a_checkpoint_in_compare_mode() {
     die_at(
         &["capture.end", "ship.half", "commit.end"],
         " epoch=3",

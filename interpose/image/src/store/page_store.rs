@@ -317,10 +317,10 @@ impl PageStore {
 
     /// Selects the slots for an allocation of `n`.
     ///
-    /// One free extent that is long enough is best for copying and sending. Otherwise the slots are
-    /// taken from at most [`MAX_FRAGMENTS`] long free extents, and the rest above `top`, where the
-    /// first access to each page takes longer than the copy. All free extents are used if the arena
-    /// would otherwise be more than twice as long as its used slots.
+    /// A single free extent of sufficient length is best for copying and sending. Otherwise the
+    /// slots are taken from at most [`MAX_FRAGMENTS`] long free extents, and the rest above `top`,
+    /// where the first access to each page takes longer than the copy. All free extents are used
+    /// if the arena would otherwise be more than twice as long as its used slots.
     fn plan(&self, n: u64) -> Result<Vec<Extent>, StoreError> {
         if n == 0 {
             return Ok(Vec::new());
@@ -420,7 +420,9 @@ fn first_slots(extents: &[(u64, u64)], n: u64) -> Vec<Extent> {
     out
 }
 
-/// Places an extent of each length in `regions`, in order; `None` if they are too short.
+/// Returns an extent of each length, in the order of `regions`.
+///
+/// `None` if the regions are too short.
 fn divide(mut regions: impl Iterator<Item = Extent>, lengths: &[u64]) -> Option<Vec<Extent>> {
     let mut region = regions.next()?;
     let mut place = |len| {

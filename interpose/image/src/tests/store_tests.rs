@@ -123,8 +123,8 @@ fn churn_does_not_let_the_arena_creep() {
     assert!(store.live() + store.free_slots() < 3 * 10_000 + 16384);
 }
 
-/// Deltas of all dynamic pages, each a few pages longer than the one before, are allocated in turn
-/// for the own replica and for another worker's. A delta is released after the next one's commit.
+/// Each delta is a few pages longer than the delta before. The arena stays as long as its most
+/// used slots, although no freed extent is long enough for the next delta.
 #[test]
 fn deltas_of_growing_length_do_not_spread_over_the_arena() {
     let mut store = new_store(1 << 20);
@@ -173,7 +173,7 @@ fn pages_in_files_outlive_their_store() {
 
 /// All slots are in use; another store opens the files and keeps the content.
 #[test]
-fn a_full_store_in_files_is_opened_again() {
+fn a_full_store_in_files_can_be_reopened() {
     const SLOTS: u64 = 1 << 14;
     let files = ArenaFiles::new().unwrap();
     let mut store = store_in(files.clone(), SLOTS, &[]);

@@ -86,7 +86,8 @@ fn add(
     let mut outcome = Ok(());
     if part_epoch != epoch {
         outcome = Err(ReplicaDamage(format!(
-            "a part of it is of checkpoint {part_epoch}"
+            "its parity is of checkpoint {}",
+            part_epoch
         )));
     } else if copy.image.epoch() == Epoch::NONE {
         match EpochDescription::decode(&state).filter(|description| description.epoch == epoch) {

@@ -20,7 +20,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 
-/// Waits for a lock on a range of a file, or releases a lock (fcntl(2): F_OFD_SETLKW).
+/// Locks or unlocks a range of a file, and waits for the lock (fcntl(2): F_OFD_SETLKW).
 ///
 /// The lock belongs to the open file description. A `kind` of `F_UNLCK`, or closing the descriptor,
 /// releases the lock.

@@ -1,4 +1,4 @@
-//! Windows whose memory this process has mapped: locks, and epochs that are open in the library.
+//! Locks and open epochs of windows whose memory this process has mapped.
 //!
 //! Members of a window may all be on one node. The origin of an accumulate then performs the
 //! operation itself, in the target's memory, under a lock of the target that makes the accumulate
