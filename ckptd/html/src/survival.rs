@@ -37,7 +37,7 @@ fn lines(facts: &Facts) -> Vec<String> {
     };
     let mut lines = vec![nodes(facts, setting("copies in their own domain")) + &restart];
     if facts.host_names().len() > 1 {
-        lines.push(simultaneous_loss(setting("UNDERSTUDY_COPIES")));
+        lines.push(simultaneous_loss(setting("copies of each worker")));
     }
     lines
 }

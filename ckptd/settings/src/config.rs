@@ -28,8 +28,8 @@ pub struct Config {
     ///
     /// `None` stands for the number of ranks per node.
     pub buddy_offset: Option<u32>,
-    /// Kind of protection.
-    pub scheme: Scheme,
+    /// Kind of protection; `None` stands for [`Config::effective_scheme`].
+    pub scheme: Option<Scheme>,
     /// Deduplication of pages that the buddy has itself.
     pub shared_pages: SharedPages,
     /// File with the failure domains of hosts.
@@ -238,7 +238,7 @@ impl Config {
         let mut config = Config {
             spares: 1,
             buddy_offset: None,
-            scheme: Scheme::Copies(1),
+            scheme: None,
             shared_pages: SharedPages::Auto,
             domains: None,
             interval: Interval::Time(Duration::from_secs(10)),
@@ -275,14 +275,13 @@ impl Config {
         if config.static_data == StaticData::Disk && config.disk.is_none() {
             return Err(message::STATIC_WITHOUT_DISK.into());
         }
-        if let (Some(way), false) = (
-            config.static_data.exclusive(),
-            config.scheme.is_whole_copies(),
-        ) {
-            return Err(message::static_with_parity(way, config.scheme).to_string());
-        }
-        if config.shared_pages == SharedPages::Always && !config.scheme.is_whole_copies() {
-            return Err(message::shared_pages_with_parity(config.scheme).to_string());
+        if let Some(parity @ Scheme::Parity(_)) = config.scheme {
+            if let Some(way) = config.static_data.exclusive() {
+                return Err(message::static_with_parity(way, parity).to_string());
+            }
+            if config.shared_pages == SharedPages::Always {
+                return Err(message::shared_pages_with_parity(parity).to_string());
+            }
         }
         Ok(config)
     }
@@ -294,12 +293,28 @@ impl Config {
     /// # Errors
     /// Fails with the reason and a remedy if there are too few workers.
     pub fn check_workers(&self, workers: u32) -> Result<(), String> {
-        let fewest = self.scheme.fewest_workers();
-        match workers {
-            1 => Ok(()),
-            _ if workers >= fewest => Ok(()),
-            _ => Err(message::too_few_workers(self.scheme, fewest, workers).to_string()),
+        match self.scheme {
+            Some(scheme) if (2..scheme.fewest_workers()).contains(&workers) => {
+                let fewest = scheme.fewest_workers();
+                Err(message::too_few_workers(scheme, fewest, workers).to_string())
+            }
+            _ => Ok(()),
         }
+    }
+
+    /// Returns the scheme that protects the workers.
+    ///
+    /// If `is_own_sufficient`, every own replica outlives its process, and no replica of a buddy
+    /// would outlive the own replica: all workers are on one node. With `auto`, buddies then store
+    /// nothing, unless they replay the set-up phase or complete replicas without static data.
+    pub fn effective_scheme(&self, is_own_sufficient: bool) -> Scheme {
+        let needs_buddy =
+            self.static_data != StaticData::Image || self.trial_replay != TrialReplay::Off;
+        self.scheme
+            .unwrap_or(match is_own_sufficient && !needs_buddy {
+                true => Scheme::Copies(0),
+                false => Scheme::Copies(1),
+            })
     }
 
     /// Checks that MPI procedures in settings exist according to `is_procedure`.

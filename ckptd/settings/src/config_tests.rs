@@ -39,9 +39,10 @@ fn intervals_are_times_call_counts_or_off() {
 #[test]
 fn schemes_are_copies_or_parity() {
     let scheme = |text| read("UNDERSTUDY_COPIES", text).map(|config| config.scheme);
-    assert_eq!(scheme("1"), Ok(Scheme::Copies(1)));
-    assert_eq!(scheme("2"), Ok(Scheme::Copies(2)));
-    assert_eq!(scheme("xor:4"), Ok(Scheme::Parity(4)));
+    assert_eq!(scheme("auto"), Ok(None));
+    assert_eq!(scheme("1"), Ok(Some(Scheme::Copies(1))));
+    assert_eq!(scheme("2"), Ok(Some(Scheme::Copies(2))));
+    assert_eq!(scheme("xor:4"), Ok(Some(Scheme::Parity(4))));
     let both = |name: &str| match name {
         "UNDERSTUDY_COPIES" => Some("xor:4".to_owned()),
         "UNDERSTUDY_STATIC" => Some("replay".to_owned()),

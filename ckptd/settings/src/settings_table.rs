@@ -13,12 +13,14 @@ pub const SETTINGS: &[Setting] = &[
     },
     Setting {
         variable: "UNDERSTUDY_COPIES",
-        default: "1",
-        meaning: "Redundancy of each worker's memory: `1` or `2` replicas (with 2 any two nodes \
-            may fail at once, for twice the traffic and the memory at buddies), or `xor:G`, parity \
-            over groups of at most G workers (one worker of each group may fail at a time, for \
-            1/(G - 1) of the memory)",
-        form: Form::Value("1|2|xor:G"),
+        default: "auto",
+        meaning: "Redundancy of each worker's memory: `1` or `2` replicas at other workers (with 2 \
+            any two nodes may fail at once, for twice the traffic and the memory at buddies), or \
+            `xor:G`, parity over groups of at most G workers (one worker of each group may fail at \
+            a time, for 1/(G - 1) of the memory). `auto` is `1`, but no replica at all if all \
+            workers are on one node: the own replica outlives its process, and another one would \
+            not outlive the node",
+        form: Form::Value("auto|1|2|xor:G"),
     },
     Setting {
         variable: "UNDERSTUDY_SHARED_PAGES",

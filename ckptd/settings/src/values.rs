@@ -29,11 +29,6 @@ impl fmt::Display for Scheme {
 }
 
 impl Scheme {
-    /// True if there are whole replicas.
-    pub fn is_whole_copies(self) -> bool {
-        matches!(self, Scheme::Copies(_))
-    }
-
     /// Returns the smallest number of workers that can be protected.
     pub fn fewest_workers(self) -> u32 {
         match self {
@@ -331,16 +326,18 @@ pub(super) fn shared_pages(text: &str) -> Result<SharedPages, String> {
     }
 }
 
-pub(super) fn scheme(text: &str) -> Result<Scheme, String> {
+/// Parses a scheme; `None` for `auto`.
+pub(super) fn scheme(text: &str) -> Result<Option<Scheme>, String> {
     match (text, text.strip_prefix("xor:")) {
-        ("1", _) => Ok(Scheme::Copies(1)),
-        ("2", _) => Ok(Scheme::Copies(2)),
+        ("auto", _) => Ok(None),
+        ("1", _) => Ok(Some(Scheme::Copies(1))),
+        ("2", _) => Ok(Some(Scheme::Copies(2))),
         (_, Some(size)) => match number(size, "a number of workers")? {
-            size @ 2.. => Ok(Scheme::Parity(size)),
+            size @ 2.. => Ok(Some(Scheme::Parity(size))),
             _ => Err("a group needs at least 2 workers, as in `xor:2`".into()),
         },
         _ => Err(format!(
-            "`{text}` is none of `1`, `2`, `xor:G` with a number of workers for G"
+            "`{text}` is none of `auto`, `1`, `2`, `xor:G` with a number of workers for G"
         )),
     }
 }

@@ -44,6 +44,7 @@ pub use own_replica::{
     committed_age, committed_epoch, discard_all, next_epoch, replace_own, replicas, try_replicas,
 };
 pub use pending::CapturedState;
+pub use persistent_store::can_store_persist;
 pub use replay_plan::{PageSource, ReplayBase, ReplayPlan, ReplayedPhase, page_sums};
 pub use replica::{EncodedState, Replica};
 pub(crate) use replica_state::ReplicaState;

@@ -68,6 +68,12 @@ impl ProcessLocations {
         self.all.iter().any(|place| place.node != self.all[0].node)
     }
 
+    /// True if the first `count` ranks are on one node.
+    pub fn are_on_one_node(&self, count: u32) -> bool {
+        let mut places = self.all.iter().take(count as usize);
+        places.all(|place| place.node == self.all[0].node)
+    }
+
     /// Returns the domains of the first `count` ranks, numbered in order of appearance.
     pub fn domains(&self, count: u32) -> Vec<u32> {
         let mut known: Vec<u64> = Vec::new();

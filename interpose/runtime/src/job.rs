@@ -59,13 +59,14 @@ pub fn init(rt: &Runtime) -> Result<(), Rewound> {
     let layers = config
         .buddy_offset
         .unwrap_or_else(|| locations.most_per_node());
-    // A single worker has no buddy: the node manager stores its replica.
-    let is_single = worker_count == 1;
+    let outlives = all.allreduce_min_max(Extreme::Least, &[u64::from(copies::can_store_persist())]);
+    let outlives = outlives.unwrap_or_else(|error| abort::await_restart_after_init(rt, error));
     let too_few_workers = config.check_workers(worker_count).err();
     let scheme = match too_few_workers {
-        None if is_single => Scheme::Copies(0),
+        // A single worker has no buddy.
+        None if worker_count == 1 => Scheme::Copies(0),
         Some(_) => Scheme::Copies(1.min(worker_count - 1)),
-        None => config.scheme,
+        None => config.effective_scheme(outlives == [1] && locations.are_on_one_node(worker_count)),
     };
     let mismatch = mismatch
         .or_else(|| no_domain(&locations))
@@ -99,7 +100,8 @@ pub fn init(rt: &Runtime) -> Result<(), Rewound> {
             process_of: processes,
         },
     );
-    emit_config(&report_replicas_in_own_domain(rt, &locations));
+    let in_own_domain = report_replicas_in_own_domain(rt, &locations);
+    emit_config(scheme, &in_own_domain);
     if let Some(why) = mismatch {
         protection::refuse(rt, &why);
     }
@@ -182,9 +184,10 @@ fn report_replicas_in_own_domain(rt: &Runtime, locations: &ProcessLocations) -> 
     format!("{in_own_domain} of {workers}")
 }
 
-/// Writes the settings to the event file.
-fn emit_config(copies_in_own_domain: &str) {
+/// Writes the settings, and what follows from them, to the event file.
+fn emit_config(scheme: Scheme, copies_in_own_domain: &str) {
     let mut settings = Config::listing(|name| std::env::var(name).ok());
+    settings.push(("copies of each worker".into(), scheme.to_string()));
     settings.push((
         "copies in their own domain".into(),
         copies_in_own_domain.to_owned(),

@@ -131,9 +131,18 @@ impl ReplicaSet<'_> {
     }
 }
 
+/// True if the store of pages can outlive this process.
+pub fn can_store_persist() -> bool {
+    is_permitted() && ArenaFiles::new().is_ok()
+}
+
+fn is_permitted() -> bool {
+    system_calls::is_file_size_unlimited() && !fault::is_missing(MissingFeature::Memfd)
+}
+
 /// Creates the store of pages, which outlives this process if files in memory are available.
 pub fn new_store() -> Result<(PageStore, Option<PersistentStore>), StoreError> {
-    if system_calls::is_file_size_unlimited() && !fault::is_missing(MissingFeature::Memfd) {
+    if is_permitted() {
         match ArenaFiles::new() {
             Ok(files) => {
                 let store = PageStore::in_files(STORE_CONFIG, files.clone(), &[])?;

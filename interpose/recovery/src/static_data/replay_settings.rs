@@ -2,7 +2,7 @@
 
 use crate::{headroom, process_info};
 use understudy_numbers::Worker;
-use understudy_settings::{JournalLimit, StaticData, TrialReplay};
+use understudy_settings::{JournalLimit, Scheme, StaticData, TrialReplay};
 
 /// Minimum limit of a journal, in bytes.
 ///
@@ -18,7 +18,7 @@ pub fn replays() -> bool {
     let config = process_info::config();
     match config.static_data {
         StaticData::Replay => true,
-        StaticData::Auto => config.scheme.is_whole_copies(),
+        StaticData::Auto => !matches!(config.scheme, Some(Scheme::Parity(_))),
         StaticData::Image | StaticData::Disk => false,
     }
 }
