@@ -26,6 +26,9 @@ pub const STANDARD_INPUT: &str = "standard-input";
 /// The file is created after all failures, so that no job ends before them on a fast machine.
 const MAY_END: &str = "may-end";
 
+/// Setting with the faults that ranks cause themselves.
+const FAULTS: &str = "UNDERSTUDY_FAULT";
+
 /// Removes a host from a job; returns true if that was possible.
 type HostFailure = fn(&Hosts, usize) -> bool;
 
@@ -129,18 +132,21 @@ impl Job {
     }
 
     pub fn fault(self, fault: &str) -> Job {
-        self.env("UNDERSTUDY_FAULT", fault)
+        self.env(FAULTS, fault)
     }
 
     /// Adds a fault to those that were set.
     fn add_fault(&mut self, fault: &str) {
-        let name = "UNDERSTUDY_FAULT";
-        let before = self.variables.iter().find(|(other, _)| other == name);
-        let all = match before {
-            Some((_, before)) if !before.is_empty() => format!("{before}; {fault}"),
+        let all = match self.variable(FAULTS) {
+            Some(before) if !before.is_empty() => format!("{before}; {fault}"),
             _ => fault.to_owned(),
         };
-        self.set_env(name, &all);
+        self.set_env(FAULTS, &all);
+    }
+
+    fn variable(&self, name: &str) -> Option<&str> {
+        let variable = self.variables.iter().find(|(other, _)| other == name);
+        variable.map(|(_, value)| value.as_str())
     }
 
     /// True if many processes of the job will be killed at once.

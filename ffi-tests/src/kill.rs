@@ -53,6 +53,21 @@ pub fn fault_at_commit(rank: u32, checkpoint: u64) -> String {
     format!("kill rank={rank} at=commit.end epoch={checkpoint}")
 }
 
+/// Returns the number of ranks that faults kill at points of later checkpoints.
+///
+/// `faults` is a value of UNDERSTUDY_FAULT.
+pub fn count_kills_in_checkpoints(faults: &str) -> usize {
+    let is_counted = |fault: &&str| fault.trim().starts_with("kill ") && fault.contains("epoch=");
+    faults.split(';').filter(is_counted).count()
+}
+
+/// Returns the number of ranks that have been killed by faults, according to the event files.
+pub fn count_killed(events: &Path) -> usize {
+    let ranks = std::fs::read_dir(events).map_or(0, Iterator::count) as u32;
+    let kills = |rank| count_events(events, rank, |kind| matches!(kind, Kind::Kill { .. }));
+    (0..ranks).map(kills).sum()
+}
+
 impl Kill {
     pub fn at(rank: u32, at: Trigger) -> Kill {
         Kill {

@@ -1,6 +1,7 @@
 //! A running job: kills, limits, and what the job leaves behind.
 
 use super::{Job, KillScope, MAY_END};
+use crate::kill::count_killed;
 use crate::namespace_hosts::Hosts;
 use crate::outcome::Killed;
 use crate::{hang, paths, processes};
@@ -20,6 +21,12 @@ const LONGEST_TICK: Duration = Duration::from_millis(200);
 ///
 /// Longer than [`TICK`], since /proc/PID/maps is long, and reading it delays page faults.
 const MAPS_EVERY: Duration = Duration::from_millis(200);
+/// Interval of searches of the event files.
+const COUNT_EVERY: Duration = Duration::from_millis(40);
+/// Time after which the program may end although faults are awaited.
+///
+/// Some faults of tests cannot happen, for example those of a process that has died before.
+const FAULT_LIMIT: Duration = Duration::from_secs(20);
 /// Time that relays and the launcher may take to clean up after mpirun has exited.
 const GRACE: Duration = Duration::from_secs(3);
 
@@ -40,6 +47,10 @@ pub(super) struct RunningJob {
     /// Time of the last poll of the ranks' mappings.
     pub(super) mapped_at: Option<Instant>,
     pub(super) killed: Vec<Killed>,
+    /// Number of ranks that faults in later checkpoints kill.
+    pub(super) awaited_faults: usize,
+    /// Time of the last search of the event files for ranks that have killed themselves.
+    pub(super) faults_counted: Option<Instant>,
     /// Start of the job. Older files belong to another job whose launcher had the same PID.
     pub(super) began: SystemTime,
 }
@@ -108,12 +119,28 @@ impl RunningJob {
             if self.is_complete() && job.watch.as_mut().is_some_and(|watch| watch(&self.ranks)) {
                 job.watch = None;
             }
-            if !may_end && kill.is_none() && !job.will_fail_as_a_whole() {
+            if !may_end
+                && kill.is_none()
+                && !job.will_fail_as_a_whole()
+                && (attended > FAULT_LIMIT || self.is_every_fault_over(&events))
+            {
                 may_end = true;
                 File::create(root.join(MAY_END)).expect("the directory is writable");
             }
             std::thread::sleep(TICK);
         }
+    }
+
+    /// True if as many ranks have killed themselves as faults in later checkpoints demand.
+    fn is_every_fault_over(&mut self, events: &Path) -> bool {
+        let is_due = self
+            .faults_counted
+            .is_none_or(|at| at.elapsed() >= COUNT_EVERY);
+        self.awaited_faults == 0
+            || is_due && {
+                self.faults_counted = Some(Instant::now());
+                count_killed(events) >= self.awaited_faults
+            }
     }
 
     /// Living processes of the job.

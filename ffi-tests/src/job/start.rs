@@ -1,8 +1,9 @@
 //! The start of a job, alone or beside other jobs.
 
 use super::running_job::RunningJob;
-use super::{Job, MAY_END, STANDARD_INPUT};
+use super::{FAULTS, Job, MAY_END, STANDARD_INPUT};
 use crate::job_directory::JobDirectory;
+use crate::kill::count_kills_in_checkpoints;
 use crate::namespace_hosts::Hosts;
 use crate::outcome::Outcome;
 use crate::paths::{self, Launcher};
@@ -110,7 +111,8 @@ impl Job {
         if let Some((slurm, mpi)) = &slurm {
             self.srun = Some(slurm.srun(mpi));
         }
-        if self.layer && (!self.kills.is_empty() || self.will_fail_as_a_whole()) {
+        let faults = self.variable(FAULTS).map_or(0, count_kills_in_checkpoints);
+        if self.layer && (!self.kills.is_empty() || self.will_fail_as_a_whole() || faults > 0) {
             let file = root.path().join(MAY_END);
             let _ = std::fs::remove_file(&file);
             self.add_fault(&format!("delay-end until={}", file.display()));
@@ -150,6 +152,8 @@ impl Job {
             shared_memory: BTreeSet::new(),
             mapped_at: None,
             killed: Vec::new(),
+            awaited_faults: faults,
+            faults_counted: None,
             began,
         };
         let status = run.attend(root.path(), self, started);
