@@ -21,6 +21,9 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Time that a job may take to end after SIGTERM.
 const TERMINATION_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Value of `UNDERSTUDY_COPIES` in the trial.
+const MEASURED: &str = "1";
+
 /// Measured memory of a worker, and estimates for other settings, in bytes.
 #[derive(Debug, Serialize)]
 pub struct Memory {
@@ -32,7 +35,7 @@ pub struct Memory {
     pub program: u64,
     /// Largest capture after the first two checkpoints.
     pub changes: u64,
-    /// Estimates for `UNDERSTUDY_COPIES` of 1, of 2, and a parity group of 4.
+    /// Estimates for values of `UNDERSTUDY_COPIES`; `auto` stands for workers on a single node.
     pub estimates: BTreeMap<&'static str, u64>,
     pub available: u64,
     pub workers: u32,
@@ -53,17 +56,19 @@ impl Memory {
             largest_capture(0).unwrap_or(0),
             largest_capture(3).unwrap_or(0),
         );
-        // With one replica, a worker has the program's memory three times: its own, the image of
+        // With one replica at a buddy, a worker has the program's memory three times: its own, the image of
         // the last checkpoint, and the replica that it stores for another worker; during a
         // checkpoint it also has the changes of the image and of the replica. So it has 3 times the
-        // program's memory and 2 times the changes; with two replicas the numbers are 4 and 3, with
-        // parity over 4 workers, which stores a third of a replica, 2 1/3 and 3. An estimate is the
-        // measured memory times the ratio of the sum for another scheme to the sum for one replica.
+        // program's memory and 2 times the changes; without a replica at a buddy the numbers are 2
+        // and 1, with two replicas 4 and 3, with parity over 4 workers, which stores a third of a
+        // replica, 2 1/3 and 3. An estimate is the measured memory times the ratio of the sum for
+        // another scheme to the sum for the measured one.
         let seen = worker.saturating_sub(spare) as f64;
         let share = |memory: f64, deltas: f64| memory * program as f64 + deltas * changes as f64;
         let estimate = |weight: f64| spare + (seen * weight / share(3.0, 2.0).max(1.0)) as u64;
         let estimates = [
-            ("1", estimate(share(3.0, 2.0))),
+            ("auto", estimate(share(2.0, 1.0))),
+            (MEASURED, estimate(share(3.0, 2.0))),
             ("2", estimate(share(4.0, 3.0))),
             ("xor:4", estimate(share(2.0 + 1.0 / 3.0, 3.0))),
         ];
@@ -152,7 +157,12 @@ pub fn run(arguments: &Arguments) -> Result<(Check, Option<Memory>), Failure> {
         return Ok((Check::ok(NAME, finding), None));
     }
     let memory = Memory::new(largest, spare, &captures(events.path()), arguments.workers);
-    let needed = memory.estimates["1"] * u64::from(arguments.workers);
+    let copies = if arguments.host.is_empty() {
+        "auto"
+    } else {
+        "1"
+    };
+    let needed = memory.estimates[copies] * u64::from(arguments.workers);
     let check = if needed > memory.available + largest * u64::from(arguments.workers) {
         Check::failure(
             NAME,
@@ -222,7 +232,15 @@ fn trial(
 /// Returns the command that runs the program as a protected job.
 fn command(arguments: &Arguments, events: &Path) -> Result<Command, Failure> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.args(["run", "--progress", "none", "--interval", "1s"]);
+    command.args([
+        "run",
+        "--progress",
+        "none",
+        "--interval",
+        "1s",
+        "--copies",
+        MEASURED,
+    ]);
     if let Some(mpirun) = &arguments.mpirun {
         command.args(["--mpirun", mpirun]);
     }
