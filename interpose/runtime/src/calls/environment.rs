@@ -178,11 +178,11 @@ pub unsafe extern "C" fn MPI_Finalize() -> c_int {
     if session::world_model() != WorldModel::Open {
         return ERR_OTHER;
     }
-    outcome!(job::await_permission_to_end(rt));
     if session::has_sessions() || may_open_sessions(rt) {
         // Sessions may still be used, so this is not the end of MPI.
         attribute::delete_comm(rt, comm::self_handle(rt));
     } else {
+        outcome!(job::await_permission_to_end(rt));
         outcome!(job::finalize(rt));
     }
     // Not earlier: the delete functions of MPI_COMM_SELF's attributes may still call MPI (11.2.4).
