@@ -232,7 +232,7 @@ fn a_restart_without_protection_does_not_start_anew() {
 /// The replacement writes the checkpoint to disk, and a restart continues from there.
 #[test]
 #[ignore = "a variant: make test-all"]
-fn what_a_dead_worker_had_not_written_its_understudy_writes() {
+fn a_replacement_writes_the_checkpoint_of_the_failed_worker_to_disk() {
     let case = heat2d();
     let only_first = |job: Job| job.interval("off");
     let job = only_first(job(&case)).fault(&fault_at_commit(1, 1));
@@ -269,7 +269,7 @@ fn a_worker_that_dies_when_all_have_met_leaves_no_epochs() {
 }
 
 #[test]
-fn a_worker_that_dies_with_its_copy_is_restored_from_disk() {
+fn a_worker_that_fails_with_its_only_replica_is_restored_from_disk() {
     let case = heat2d();
     let at = on_disk(4);
     // Offset 1: worker 2 stores the replica of worker 1.

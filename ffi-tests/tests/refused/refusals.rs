@@ -345,7 +345,7 @@ fn rebuilt(library: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn another_build_of_the_layer_takes_no_part_in_a_job() {
+fn another_build_of_understudy_takes_no_part_in_a_job() {
     const NAMES: [&str; 4] = [
         "libunderstudy.so",
         "libunderstudy_runtime.so",

@@ -80,7 +80,7 @@ fn a_worker_and_its_buddy_may_fail_together() {
 }
 
 #[test]
-fn the_same_without_a_spare() {
+fn a_worker_and_its_buddy_may_fail_together_without_a_spare() {
     heat2d().assert_undisturbed(killed(job().spares(0), 1, 15, these(&[0, 1])));
 }
 

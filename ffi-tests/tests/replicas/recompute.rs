@@ -189,7 +189,7 @@ fn poison_finds_memory_that_is_not_what_is_recomputed() {
 }
 
 #[test]
-fn without_the_layer_nothing_is_recomputed() {
+fn an_unprotected_program_recomputes_nothing() {
     let [kept, marked] = ["kept", "marked"].map(|way| native(job(way)));
     marked.assert_success();
     assert!(marked.stdout == kept.stdout && !marked.stdout.is_empty());

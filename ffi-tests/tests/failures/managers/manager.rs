@@ -63,7 +63,7 @@ fn assert_survived(job: Job, count: usize) -> Outcome {
 }
 
 #[test]
-fn the_manager_may_die_in_mid_run() {
+fn the_manager_may_fail_in_mid_run() {
     for (launcher, lines) in [
         (Launcher::Mpirun, &[9, 18, 27][..]),
         (Launcher::Ckptd, &[15]),
@@ -74,7 +74,7 @@ fn the_manager_may_die_in_mid_run() {
 }
 
 #[test]
-fn a_worker_may_die_with_it() {
+fn a_worker_may_fail_together_with_the_manager() {
     for spares in [1, 0] {
         let fault = "kill-manager rank=2 at=commit.end epoch=3; kill rank=2 at=commit.end epoch=3";
         let outcome = assert_survived(job().spares(spares).fault(fault), 1);
@@ -86,7 +86,7 @@ fn a_worker_may_die_with_it() {
 }
 
 #[test]
-fn all_workers_may_die_with_it() {
+fn all_workers_may_fail_together_with_the_manager() {
     let all = [0, 1, 2, 3].map(|rank| format!("kill rank={rank} at=commit.end epoch=3"));
     let fault = format!(
         "kill-manager rank=1 at=commit.end epoch=3; {}",
@@ -96,7 +96,7 @@ fn all_workers_may_die_with_it() {
 }
 
 #[test]
-fn the_only_worker_may_die_with_it() {
+fn the_only_worker_may_fail_together_with_the_manager() {
     let fault = "kill-manager rank=0 at=commit.end epoch=3; kill rank=0 at=commit.end epoch=3";
     let outcome = assert_survived(job().workers(1).spares(0).fault(fault), 1);
     outcome.check(
@@ -106,7 +106,7 @@ fn the_only_worker_may_die_with_it() {
 }
 
 #[test]
-fn it_may_die_before_the_first_checkpoint() {
+fn the_manager_may_fail_before_mpi_init_returns() {
     for point in variants(["commit.begin epoch=1", "cut.begin", "init.end"], 1) {
         assert_survived(job().fault(&format!("kill-manager rank=1 at={point}")), 1);
     }
@@ -118,7 +118,7 @@ fn it_may_die_before_the_first_checkpoint() {
 }
 
 #[test]
-fn it_may_fail_in_a_reinit_and_so_may_the_next() {
+fn the_manager_and_its_replacement_may_fail_in_a_reinit() {
     let points = [
         ("reset.begin", "load.begin"),
         ("drain.begin", "resume.begin"),
@@ -139,14 +139,14 @@ fn it_may_fail_in_a_reinit_and_so_may_the_next() {
 }
 
 #[test]
-fn it_may_die_at_the_end() {
+fn the_manager_may_fail_in_mpi_finalize() {
     for point in variants(["finalize.begin", "finalize.agreed"], 1) {
         assert_survived(job().fault(&format!("kill-manager rank=1 at={point}")), 1);
     }
 }
 
 #[test]
-fn managers_that_die_at_once_end_the_job_with_a_word() {
+fn managers_that_fail_at_once_end_the_job_with_a_message() {
     let outcome = job()
         .watch(|first| {
             if living_and_lines(first, "heat2d").1 >= 8 {
@@ -163,7 +163,7 @@ fn managers_that_die_at_once_end_the_job_with_a_word() {
 }
 
 #[test]
-fn it_may_die_in_a_job_of_mpichs() {
+fn the_manager_may_fail_in_a_job_of_mpich() {
     let Some(program) = paths::mpich_example("heat2d") else {
         return;
     };
