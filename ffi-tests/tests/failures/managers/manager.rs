@@ -3,11 +3,10 @@
 //! The new manager receives the state of the job from the guardians. The job ends only if each new
 //! manager dies at once.
 
-use ffi_tests::living_processes::living_and_lines;
+use ffi_tests::living_processes::{living_and_lines, manager};
 use ffi_tests::native_runs::native;
 use ffi_tests::programs::{self, HEAT2D, heat2d};
 use ffi_tests::{Job, Launcher, Outcome, Random, paths, processes, variants};
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// Part of the line that a guardian prints when it starts another manager.
@@ -15,21 +14,6 @@ const REPLACEMENT_LINE: &str = "[manager-replaced]";
 
 fn job() -> Job {
     heat2d().job().launched_by(Launcher::Mpirun)
-}
-
-/// Finds the manager of a job by the job's first processes.
-///
-/// Returns `None` while the manager is being replaced.
-fn manager(first: &BTreeMap<u32, processes::Process>) -> Option<u32> {
-    let guardians: Vec<u32> = first.values().map(|process| process.parent).collect();
-    let is_manager = |pid: &u32| {
-        processes::words(*pid)[0]
-            .iter()
-            .any(|word| word == "manage")
-    };
-    let is_of_job =
-        |pid: &u32| processes::parent(*pid).is_some_and(|parent| guardians.contains(&parent));
-    processes::all().find(|pid| is_of_job(pid) && is_manager(pid))
 }
 
 /// Makes a job whose manager is killed at each of these numbers of printed lines.
@@ -107,6 +91,7 @@ fn the_only_worker_may_fail_together_with_the_manager() {
 
 #[test]
 fn the_manager_may_fail_before_mpi_init_returns() {
+    // The first passage of `cut.begin` is in the first checkpoint, which is committed at `init.end`.
     for point in variants(["commit.begin epoch=1", "cut.begin", "init.end"], 1) {
         assert_survived(job().fault(&format!("kill-manager rank=1 at={point}")), 1);
     }
