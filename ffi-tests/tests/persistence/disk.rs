@@ -348,6 +348,7 @@ fn a_restart_finds_files_of_child_processes_as_they_were() {
     assert_like(&native(job()), &[], &first.stdout, second);
 }
 
+/// The last checkpoint on disk is older than the last one in memory.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn files_are_those_of_the_checkpoint_on_disk() {
@@ -356,9 +357,11 @@ fn files_are_those_of_the_checkpoint_on_disk() {
         .disk()
         .spares(2)
         .env("UNDERSTUDY_BUDDY_OFFSET", "1")
-        .env("UNDERSTUDY_DISK_EVERY", "3");
+        .env("UNDERSTUDY_DISK_EVERY", "3")
+        .fault("pretend no-memfd");
     let outcome = job.kill(Kill::at(1, at)).kill(Kill::at(2, at)).run();
     outcome.assert_success();
+    outcome.assert_line(&["[back-to-disk]"]);
     assert_same_files(&outcome);
     outcome.check(
         outcome.takeovers().len() == 2,
