@@ -152,6 +152,7 @@ fn a_guardian_that_is_terminated_before_its_job_has_begun_exits() {
             began.elapsed() < Duration::from_secs(20),
             "the guardian creates no file"
         );
+        std::thread::sleep(Duration::from_millis(5));
     }
     // The guardian installs its signal handlers within this time.
     std::thread::sleep(Duration::from_secs(1));
