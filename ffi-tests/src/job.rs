@@ -26,6 +26,16 @@ pub const STANDARD_INPUT: &str = "standard-input";
 /// The file is created after all failures, so that no job ends before them on a fast machine.
 const MAY_END: &str = "may-end";
 
+/// Stages that only workers with a replica at a buddy pass.
+const AT_BUDDIES: [&str; 5] = [
+    "at=ship.",
+    "at=ask.",
+    "at=whole.",
+    "at=rehearse.",
+    "at=thin.",
+];
+/// Setting with the number of replicas of each worker.
+const COPIES: &str = "UNDERSTUDY_COPIES";
 /// Setting with the faults that ranks cause themselves.
 const FAULTS: &str = "UNDERSTUDY_FAULT";
 
@@ -131,8 +141,16 @@ impl Job {
         self.env("UNDERSTUDY_INTERVAL", interval)
     }
 
+    /// Sets faults, which ranks cause themselves.
+    ///
+    /// Without another choice, each worker has a replica at a buddy if a fault needs one.
     pub fn fault(self, fault: &str) -> Job {
-        self.env(FAULTS, fault)
+        let needs_buddy = AT_BUDDIES.iter().any(|stage| fault.contains(stage));
+        let job = match needs_buddy && self.variable(COPIES).is_none() {
+            true => self.env(COPIES, "1"),
+            false => self,
+        };
+        job.env(FAULTS, fault)
     }
 
     /// Adds a fault to those that were set.

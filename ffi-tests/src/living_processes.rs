@@ -14,6 +14,21 @@ pub fn launcher(first: &Ranks) -> Option<u32> {
     processes::parent(guardian)
 }
 
+/// Finds the node manager of a job, a child of a guardian.
+///
+/// Returns `None` while the manager is being replaced.
+pub fn manager(first: &Ranks) -> Option<u32> {
+    let guardians: Vec<u32> = first.values().map(|process| process.parent).collect();
+    let is_manager = |pid: &u32| {
+        processes::words(*pid)[0]
+            .iter()
+            .any(|word| word == "manage")
+    };
+    let is_of_job =
+        |pid: &u32| processes::parent(*pid).is_some_and(|parent| guardians.contains(&parent));
+    processes::all().find(|pid| is_of_job(pid) && is_manager(pid))
+}
+
 /// Returns the living processes of the program by rank, and the number of printed lines.
 ///
 /// Processes that were started later than those of `first` are included.

@@ -91,17 +91,6 @@ pub fn heat2d() -> TestProgram {
     }
 }
 
-/// [`heat2d`] with five times the iterations.
-///
-/// Kills occur before the end of the program on a fast machine, too.
-pub fn lasting_heat2d() -> TestProgram {
-    TestProgram {
-        name: "heat2d, lasting",
-        make: || heat2d_of("240", "12000", "60").interval("100calls"),
-        ..heat2d()
-    }
-}
-
 /// [`heat2d`] with more cells and iterations, and checkpoints at intervals of time.
 pub fn longer_heat2d() -> TestProgram {
     TestProgram {

@@ -128,6 +128,36 @@ fn command_name(pid: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::process::{Command, Stdio};
+
+    /// A shell runs under the name of each launcher.
+    ///
+    /// The command name of a process is the name of its file (proc(5)).
+    #[test]
+    fn a_living_launcher_is_recognised() {
+        let directory = std::env::temp_dir().join(format!("launchers-{}", std::process::id()));
+        std::fs::create_dir(&directory).unwrap();
+        for name in [
+            "understudy",
+            "prterun",
+            "mpiexec",
+            "hydra_pmi_proxy",
+            "prted",
+        ] {
+            let file = directory.join(name);
+            std::os::unix::fs::symlink("/bin/sh", &file).unwrap();
+            let mut shell = Command::new(&file);
+            shell.args(["-c", "read line"]).stdin(Stdio::piped());
+            let mut shell = shell.spawn().unwrap();
+            let job = format!("mpiexec-node-a-{}@1", shell.id());
+            let had_launcher = has_launcher(&job);
+            drop(shell.stdin.take());
+            shell.wait().unwrap();
+            assert!(had_launcher, "{name}");
+            assert!(!has_launcher(&job), "{name}");
+        }
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
 
     #[test]
     fn names_without_a_living_process_have_no_launcher() {

@@ -18,7 +18,7 @@ fn job() -> Job {
 }
 
 #[test]
-fn a_spare_takes_the_part_of_a_dead_worker() {
+fn a_spare_replaces_a_failed_worker() {
     let outcome = heat2d().assert_undisturbed(job().kill(Kill::at(2, Trigger::Lines(15))));
     outcome.check(outcome.takeovers() == [2], "not only worker 2 was replaced");
 }
@@ -152,6 +152,7 @@ fn a_guardian_that_is_terminated_before_its_job_has_begun_exits() {
             began.elapsed() < Duration::from_secs(20),
             "the guardian creates no file"
         );
+        std::thread::sleep(Duration::from_millis(5));
     }
     // The guardian installs its signal handlers within this time.
     std::thread::sleep(Duration::from_secs(1));

@@ -11,13 +11,13 @@ fn job() -> Job {
 }
 
 #[test]
-fn a_spare_takes_the_part_of_a_dead_worker() {
+fn a_spare_replaces_a_failed_worker() {
     let outcome = heat2d().assert_undisturbed(job().kill(Kill::at(2, Trigger::Lines(15))));
     outcome.check(outcome.takeovers() == [2], "not only worker 2 was replaced");
 }
 
 #[test]
-fn without_a_spare_a_new_process_takes_the_part() {
+fn without_a_spare_a_new_process_replaces_a_worker() {
     let outcome =
         heat2d().assert_undisturbed(job().spares(0).kill(Kill::at(1, Trigger::Lines(15))));
     outcome.check(outcome.takeovers() == [1], "not only worker 1 was replaced");

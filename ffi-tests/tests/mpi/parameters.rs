@@ -26,7 +26,7 @@ fn assert_recovered(job: Job) {
 }
 
 #[test]
-fn the_users_exclusions_are_added_to_those_of_the_layer() {
+fn the_users_exclusions_are_added_to_those_of_understudy() {
     assert_recovered(job().env("OMPI_MCA_btl", "^ofi"));
     assert_recovered(
         job()

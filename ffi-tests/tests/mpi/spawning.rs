@@ -42,14 +42,8 @@ fn with_windows_of_each(test: impl Fn(&dyn Fn() -> Job)) {
     }
 }
 
-/// The parent of a process (proc(5)).
-fn parent(pid: u32) -> Option<u32> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
-}
-
 fn guardian_of(rank: u32, ranks: &BTreeMap<u32, Process>) -> Option<u32> {
-    parent(ranks.get(&rank)?.pid)
+    processes::parent(ranks.get(&rank)?.pid)
 }
 
 /// The guardian of rank 0, which starts the spawned processes.
@@ -59,11 +53,10 @@ fn guardian(ranks: &BTreeMap<u32, Process>) -> Option<u32> {
 
 /// Finds a process that the program has spawned.
 fn spawned(guardian: u32) -> Option<u32> {
-    let pids = fs::read_dir("/proc").ok()?.flatten();
-    let mut pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    pids.find(|&pid| {
-        let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        parent(pid) == Some(guardian) && command.split(|&byte| byte == 0).nth(1) == Some(b"child")
+    processes::all().find(|&pid| {
+        let [command, _] = processes::words(pid);
+        processes::parent(pid) == Some(guardian)
+            && command.get(1).is_some_and(|word| word == "child")
     })
 }
 

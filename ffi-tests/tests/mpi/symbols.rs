@@ -245,7 +245,7 @@ fn expected() -> BTreeMap<String, Option<usize>> {
 }
 
 #[test]
-fn the_layer_exports_exactly_the_call_table() {
+fn the_preload_library_exports_exactly_the_call_table() {
     let (found, expected) = (exported(&paths::preload_library()), expected());
     let missing: Vec<&String> = expected
         .keys()

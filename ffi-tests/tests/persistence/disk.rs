@@ -232,7 +232,7 @@ fn a_restart_without_protection_does_not_start_anew() {
 /// The replacement writes the checkpoint to disk, and a restart continues from there.
 #[test]
 #[ignore = "a variant: make test-all"]
-fn what_a_dead_worker_had_not_written_its_understudy_writes() {
+fn a_replacement_writes_the_checkpoint_of_the_failed_worker_to_disk() {
     let case = heat2d();
     let only_first = |job: Job| job.interval("off");
     let job = only_first(job(&case)).fault(&fault_at_commit(1, 1));
@@ -269,7 +269,7 @@ fn a_worker_that_dies_when_all_have_met_leaves_no_epochs() {
 }
 
 #[test]
-fn a_worker_that_dies_with_its_copy_is_restored_from_disk() {
+fn a_worker_that_fails_with_its_only_replica_is_restored_from_disk() {
     let case = heat2d();
     let at = on_disk(4);
     // Offset 1: worker 2 stores the replica of worker 1.
@@ -348,6 +348,7 @@ fn a_restart_finds_files_of_child_processes_as_they_were() {
     assert_like(&native(job()), &[], &first.stdout, second);
 }
 
+/// The last checkpoint on disk is older than the last one in memory.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn files_are_those_of_the_checkpoint_on_disk() {
@@ -356,9 +357,11 @@ fn files_are_those_of_the_checkpoint_on_disk() {
         .disk()
         .spares(2)
         .env("UNDERSTUDY_BUDDY_OFFSET", "1")
-        .env("UNDERSTUDY_DISK_EVERY", "3");
+        .env("UNDERSTUDY_DISK_EVERY", "3")
+        .fault("pretend no-memfd");
     let outcome = job.kill(Kill::at(1, at)).kill(Kill::at(2, at)).run();
     outcome.assert_success();
+    outcome.assert_line(&["[back-to-disk]"]);
     assert_same_files(&outcome);
     outcome.check(
         outcome.takeovers().len() == 2,

@@ -4,7 +4,7 @@
 
 use ffi_tests::command::{CommandResult, UnderstudyCommand, understudy};
 use ffi_tests::native_runs::native;
-use ffi_tests::{Job, paths, processes};
+use ffi_tests::{Job, Launcher, paths, processes};
 use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -195,6 +195,29 @@ fn leftovers_are_removed_and_files_of_living_jobs_stay() {
         "the output differs\n{}",
         ran.stderr
     );
+}
+
+/// Ranks run `understudy clean` before their program, under MPICH's launcher.
+///
+/// The job then has a directory in memory, but no ledger. Only the job's name tells that it lives.
+#[test]
+fn the_directory_of_a_starting_job_of_mpich_stays() {
+    let Some(program) = paths::mpich_program("orders") else {
+        return;
+    };
+    let place = tempfile::tempdir().expect("there is room for temporary files");
+    let script = place.path().join("script");
+    let clean = paths::product("understudy");
+    let clean = format!("env -u LD_PRELOAD {} clean >&2", clean.display());
+    paths::script(&script, &format!("#!/bin/sh\n{clean} && exec \"$@\"\n"));
+    let job = || Job::new(&program, &["40"]).workers(2).of_mpich();
+    let outcome = job()
+        .launched_by(Launcher::Mpiexec)
+        .started_by(&script)
+        .run();
+    outcome.assert_success();
+    outcome.assert_same_lines(&native(job()));
+    outcome.assert_nothing_left();
 }
 
 /// Time within which a job ends after its launcher was killed.

@@ -4,7 +4,7 @@ use ffi_tests::native_runs::native;
 use ffi_tests::{Job, paths};
 
 #[test]
-fn descriptors_of_the_layer_stay_open_when_a_program_closes_all() {
+fn descriptors_of_understudy_stay_open_when_a_program_closes_all() {
     for how in ["range", "from", "loop", "call"] {
         let job = || {
             Job::new(paths::test_program("closes_all"), &[how, "12"])

@@ -7,7 +7,7 @@ use ffi_tests::programs::heat2d;
 use ffi_tests::{Job, Launcher, native_runs::native, paths};
 
 #[test]
-fn ordinary_programs_do_not_notice_the_layer() {
+fn ordinary_programs_do_not_notice_understudy() {
     assert_indifferent("ls", &["-l", "/proc/self/exe", "/etc/passwd"], &[]);
     assert_indifferent("ls", &["/nowhere"], &[]);
     assert_indifferent(

@@ -110,7 +110,7 @@ fn no_checkpoint_is_taken_while_a_worker_inhibits_it() {
 }
 
 #[test]
-fn without_the_layer_nothing_happens() {
+fn points_of_an_unprotected_program_have_no_effect() {
     let outcome = native(job("points"));
     outcome.assert_success();
     let answer = |word| answered(&outcome, 0, word);

@@ -95,7 +95,7 @@ fn a_worker_may_die_in_a_new_phase() {
 
 #[test]
 #[ignore = "a variant: make test-all"]
-fn without_it_copies_keep_what_has_changed() {
+fn without_new_phases_replicas_keep_the_second_set_up() {
     let case = adapt();
     let quiet = job(&case).env("UNDERSTUDY_NEW_PHASE", "off");
     let outcome = quiet

@@ -45,7 +45,7 @@ fn lammps_is_recovered_from_reduced_replicas() {
 
 #[test]
 #[ignore = "a variant: make test-all"]
-fn an_understudy_may_die_in_its_turn() {
+fn a_replacement_may_fail_after_it_has_taken_over() {
     let case = programs::heat2d();
     let outcome = job(&case)
         .spares(2)

@@ -283,7 +283,7 @@ fn poison_finds_steps_that_are_not_undone() {
 }
 
 #[test]
-fn without_the_layer_nothing_is_undone() {
+fn an_unprotected_program_undoes_nothing() {
     let [kept, undo] = ["kept", "undo"].map(|way| native(job(way)));
     undo.assert_success();
     assert!(undo.stdout == kept.stdout && !undo.stdout.is_empty());

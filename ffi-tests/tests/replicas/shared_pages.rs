@@ -175,8 +175,9 @@ const DEATHS: &[(&str, &[u32])] = &[
         &[0, 1],
     ),
     (
-        "kill rank=1 at=commit.begin epoch=2; kill rank=1 at=whole.begin epoch=3",
-        &[1],
+        // Rank 4 is the spare that has replaced worker 1.
+        "kill rank=1 at=commit.begin epoch=2; kill rank=4 at=whole.begin epoch=3",
+        &[1, 1],
     ),
 ];
 

@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_derived_for_both_sides() {
+    fn positions_are_derived_in_both_kinds_of_communicators() {
         let planned = inter(9, &[4, 2], &[1, 3]);
         assert_eq!(
             planned.position_of(Worker(2)),

@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn dispositions_are_so_many() {
+    fn each_disposition_has_its_number_of_system_calls() {
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
         for (number, disposition) in all() {
             assert_eq!(disposition_of(number), disposition, "{number}");

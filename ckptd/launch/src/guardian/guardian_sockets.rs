@@ -1,7 +1,7 @@
 //! The connections of a guardian, opened before it joins its job.
 
 use super::input::Input;
-use super::launcher_position::LauncherPosition;
+use super::launcher_position::{LauncherPosition, await_manager};
 use crate::Error;
 use rustix::net::{Shutdown, shutdown};
 use std::os::fd::AsFd;
@@ -9,12 +9,10 @@ use std::process::Child;
 use std::time::{Duration, Instant};
 use understudy_sockets::{Poller, Source};
 use understudy_wire::io::Interest;
-use understudy_wire::line::{Hello, Line, LineListener, LineSocket, ToGuardian};
+use understudy_wire::line::{Hello, Line, LineListener, ToGuardian};
 
 /// Time for another guardian to start the manager, or for the manager to disconnect.
 const MANAGER_TIMEOUT: Duration = Duration::from_secs(2);
-/// Interval of attempts to connect to a manager that another guardian starts.
-const ATTEMPT_PERIOD: Duration = Duration::from_millis(20);
 
 /// The connections of a guardian that has not joined yet.
 pub struct GuardianSockets {
@@ -68,14 +66,10 @@ pub fn register<T: AsFd>(poller: &Poller, descriptor: T) -> Result<Source<T>, Er
 /// The guardian joins and leaves at once. Otherwise the manager would wait for the guardian until
 /// its time limit.
 pub fn report_failed_start(position: &LauncherPosition, hello: &Hello) {
-    let (until, directory) = (Instant::now() + MANAGER_TIMEOUT, position.directory());
-    while Instant::now() < until && directory.exists() {
-        if let Ok(line) = Line::connect(&directory, LineSocket::Manager) {
-            let _ = line.send(hello);
-            leave(&line);
-            return;
-        }
-        std::thread::sleep(ATTEMPT_PERIOD);
+    let directory = position.directory();
+    if let Ok(line) = await_manager(&directory, MANAGER_TIMEOUT, || !directory.exists()) {
+        let _ = line.send(hello);
+        leave(&line);
     }
 }
 

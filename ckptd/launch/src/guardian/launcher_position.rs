@@ -122,16 +122,9 @@ impl LauncherPosition {
                 is_first.then(|| self.start_follower(leader)).transpose()?
             }
         };
-        let began = Instant::now();
-        loop {
-            match Line::connect(&self.directory(), LineSocket::Manager) {
-                Ok(line) => return Ok((line, manager)),
-                Err(error) if began.elapsed() > JOIN_TIMEOUT => {
-                    return Err(Error::system("the node manager")(error));
-                }
-                Err(_) => std::thread::sleep(POLL_INTERVAL),
-            }
-        }
+        let line = await_manager(&self.directory(), JOIN_TIMEOUT, || false);
+        let line = line.map_err(Error::system("the node manager"))?;
+        Ok((line, manager))
     }
 
     fn start_follower(&self, leader: LeaderAddress) -> Result<Child, Error> {
@@ -279,6 +272,27 @@ fn existing_manager(directory: &Path) -> Result<Option<Line>, Error> {
             ErrorKind::NotFound | ErrorKind::ConnectionRefused => Ok(None),
             _ => Err(Error::system("the node manager")(error)),
         },
+    }
+}
+
+/// Connects to a manager that another process starts.
+///
+/// Attempts are repeated until `timeout` has passed or `is_over` returns true.
+///
+/// # Errors
+/// Fails with the error of the last attempt.
+pub(super) fn await_manager(
+    directory: &Path,
+    timeout: Duration,
+    is_over: impl Fn() -> bool,
+) -> io::Result<Line> {
+    let began = Instant::now();
+    loop {
+        let attempt = Line::connect(directory, LineSocket::Manager);
+        if attempt.is_ok() || began.elapsed() > timeout || is_over() {
+            return attempt;
+        }
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 

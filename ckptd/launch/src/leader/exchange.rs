@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn those_of_a_lost_node_are_not_waited_for() {
+    fn answers_of_a_lost_node_are_not_awaited() {
         let (now, here, there) = (name(0), name(0).child(0, 1), name(0).child(1, 1));
         let mut exchange = begun(0, &[0, 1]);
         let alone = exchange.join(1, 1, &joining(&there, 1), BTreeSet::new());

@@ -3,11 +3,10 @@
 //! The new manager receives the state of the job from the guardians. The job ends only if each new
 //! manager dies at once.
 
-use ffi_tests::living_processes::living_and_lines;
+use ffi_tests::living_processes::{living_and_lines, manager};
 use ffi_tests::native_runs::native;
 use ffi_tests::programs::{self, HEAT2D, heat2d};
 use ffi_tests::{Job, Launcher, Outcome, Random, paths, processes, variants};
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// Part of the line that a guardian prints when it starts another manager.
@@ -15,21 +14,6 @@ const REPLACEMENT_LINE: &str = "[manager-replaced]";
 
 fn job() -> Job {
     heat2d().job().launched_by(Launcher::Mpirun)
-}
-
-/// Finds the manager of a job by the job's first processes.
-///
-/// Returns `None` while the manager is being replaced.
-fn manager(first: &BTreeMap<u32, processes::Process>) -> Option<u32> {
-    let guardians: Vec<u32> = first.values().map(|process| process.parent).collect();
-    let is_manager = |pid: &u32| {
-        processes::words(*pid)[0]
-            .iter()
-            .any(|word| word == "manage")
-    };
-    let is_of_job =
-        |pid: &u32| processes::parent(*pid).is_some_and(|parent| guardians.contains(&parent));
-    processes::all().find(|pid| is_of_job(pid) && is_manager(pid))
 }
 
 /// Makes a job whose manager is killed at each of these numbers of printed lines.
@@ -63,7 +47,7 @@ fn assert_survived(job: Job, count: usize) -> Outcome {
 }
 
 #[test]
-fn the_manager_may_die_in_mid_run() {
+fn the_manager_may_fail_in_mid_run() {
     for (launcher, lines) in [
         (Launcher::Mpirun, &[9, 18, 27][..]),
         (Launcher::Ckptd, &[15]),
@@ -74,7 +58,7 @@ fn the_manager_may_die_in_mid_run() {
 }
 
 #[test]
-fn a_worker_may_die_with_it() {
+fn a_worker_may_fail_together_with_the_manager() {
     for spares in [1, 0] {
         let fault = "kill-manager rank=2 at=commit.end epoch=3; kill rank=2 at=commit.end epoch=3";
         let outcome = assert_survived(job().spares(spares).fault(fault), 1);
@@ -86,7 +70,7 @@ fn a_worker_may_die_with_it() {
 }
 
 #[test]
-fn all_workers_may_die_with_it() {
+fn all_workers_may_fail_together_with_the_manager() {
     let all = [0, 1, 2, 3].map(|rank| format!("kill rank={rank} at=commit.end epoch=3"));
     let fault = format!(
         "kill-manager rank=1 at=commit.end epoch=3; {}",
@@ -96,7 +80,7 @@ fn all_workers_may_die_with_it() {
 }
 
 #[test]
-fn the_only_worker_may_die_with_it() {
+fn the_only_worker_may_fail_together_with_the_manager() {
     let fault = "kill-manager rank=0 at=commit.end epoch=3; kill rank=0 at=commit.end epoch=3";
     let outcome = assert_survived(job().workers(1).spares(0).fault(fault), 1);
     outcome.check(
@@ -106,7 +90,8 @@ fn the_only_worker_may_die_with_it() {
 }
 
 #[test]
-fn it_may_die_before_the_first_checkpoint() {
+fn the_manager_may_fail_before_mpi_init_returns() {
+    // The first passage of `cut.begin` is in the first checkpoint, which is committed at `init.end`.
     for point in variants(["commit.begin epoch=1", "cut.begin", "init.end"], 1) {
         assert_survived(job().fault(&format!("kill-manager rank=1 at={point}")), 1);
     }
@@ -118,7 +103,7 @@ fn it_may_die_before_the_first_checkpoint() {
 }
 
 #[test]
-fn it_may_fail_in_a_reinit_and_so_may_the_next() {
+fn the_manager_and_its_replacement_may_fail_in_a_reinit() {
     let points = [
         ("reset.begin", "load.begin"),
         ("drain.begin", "resume.begin"),
@@ -139,14 +124,14 @@ fn it_may_fail_in_a_reinit_and_so_may_the_next() {
 }
 
 #[test]
-fn it_may_die_at_the_end() {
+fn the_manager_may_fail_in_mpi_finalize() {
     for point in variants(["finalize.begin", "finalize.agreed"], 1) {
         assert_survived(job().fault(&format!("kill-manager rank=1 at={point}")), 1);
     }
 }
 
 #[test]
-fn managers_that_die_at_once_end_the_job_with_a_word() {
+fn managers_that_fail_at_once_end_the_job_with_a_message() {
     let outcome = job()
         .watch(|first| {
             if living_and_lines(first, "heat2d").1 >= 8 {
@@ -163,7 +148,7 @@ fn managers_that_die_at_once_end_the_job_with_a_word() {
 }
 
 #[test]
-fn it_may_die_in_a_job_of_mpichs() {
+fn the_manager_may_fail_in_a_job_of_mpich() {
     let Some(program) = paths::mpich_example("heat2d") else {
         return;
     };

@@ -230,7 +230,7 @@ fn any_second_process_may_die_at_any_stage_of_a_recovery() {
 
 #[test]
 #[ignore = "a variant: make test-all"]
-fn understudies_may_die_one_after_the_other_while_they_take_a_part() {
+fn replacements_may_fail_one_after_the_other_before_they_have_taken_over() {
     let mut verdicts = Verdicts::default();
     for points in [
         ["agree", "load"],

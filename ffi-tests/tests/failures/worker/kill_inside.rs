@@ -127,7 +127,7 @@ fn a_worker_may_die_at_the_end_of_mpi_init_and_at_the_beginning_of_mpi_finalize(
 
 #[test]
 fn a_failure_before_the_first_interval_rolls_back_to_mpi_init() {
-    let case = programs::lasting_heat2d();
+    let case = programs::heat2d();
     let mut random = Random::announced("before the first interval");
     let mut verdicts = Verdicts::default();
     for worker in variants([1, 0, 2, 3], 1) {
@@ -191,9 +191,9 @@ fn another_worker_may_die_during_the_recovery() {
     let mut verdicts = Verdicts::default();
     let undisturbed = native(case.job());
     for stage in RECOVERY_STAGES {
-        // Four workers and two spares on one node: worker 3 stores the replica of worker 1, so this
-        // replica is left when worker 2 is the second to fail.
-        let (first, second) = (1, 2);
+        // Worker 2 stores the replica of worker 1, so this replica is left when worker 3 is the
+        // second to fail.
+        let (first, second) = (1, 3);
         let kill = Kill::at(first, Trigger::Lines(8));
         let outcome = case
             .job()

@@ -73,7 +73,7 @@ fn a_second_spare_replaces_a_worker_after_the_first_has_died_idle() {
 }
 
 #[test]
-fn an_understudy_that_dies_is_replaced_in_its_turn() {
+fn a_replacement_that_fails_is_replaced() {
     let case = heat2d();
     let outcome = job()
         .spares(2)
@@ -93,7 +93,7 @@ fn an_understudy_that_dies_is_replaced_in_its_turn() {
 }
 
 #[test]
-fn without_a_spare_left_a_new_process_takes_the_part() {
+fn without_a_spare_left_a_new_process_replaces_a_worker() {
     let outcome = job()
         .kill(Kill::at(1, Trigger::Lines(8)))
         .kill(Kill::at(3, Trigger::Lines(25)))
@@ -102,7 +102,7 @@ fn without_a_spare_left_a_new_process_takes_the_part() {
 }
 
 #[test]
-fn a_worker_that_dies_with_its_copy_ends_the_job() {
+fn a_worker_that_fails_with_its_only_replica_ends_the_job() {
     // Offset 1: worker 2 stores the replica of worker 1.
     let (job, lines) = (
         job().spares(2).env("UNDERSTUDY_BUDDY_OFFSET", "1"),

@@ -130,15 +130,7 @@ fn measure(first: &living_processes::Ranks) -> Option<(usize, Uses)> {
             processes::resource_use(process.parent)?,
         );
     }
-    let is_manager = |pid: &u32| {
-        processes::words(*pid)[0]
-            .iter()
-            .any(|word| word == "manage")
-    };
-    let guardians: Vec<u32> = first.values().map(|process| process.parent).collect();
-    let is_of_job =
-        |pid: &u32| processes::parent(*pid).is_some_and(|parent| guardians.contains(&parent));
-    let manager = processes::all().find(|pid| is_of_job(pid) && is_manager(pid))?;
+    let manager = living_processes::manager(first)?;
     uses.insert(("manager", manager), processes::resource_use(manager)?);
     // The last argument of the manager is the job's directory.
     let words = processes::words(manager);

@@ -126,7 +126,6 @@ impl Swept {
 
     fn job(&self, fault: &str) -> Job {
         let job = self.case.job().workers(self.workers).spares(self.spares);
-        let job = job;
         if !self.replays {
             return job.fault(fault);
         }
@@ -222,7 +221,8 @@ fn faults(counts: &[Counts], calls_per_worker: Option<u64>, late: u64) -> Vec<Fa
 
 /// Returns faults of the spare during or after a replay, or of another process meanwhile.
 ///
-/// Trial replays are included.
+/// Workers also fail during trial replays, which their buddies run. Failures of the buddies
+/// themselves are among [`faults`].
 fn faults_of_replays() -> Vec<Fault> {
     let fault = |place: &str, worker: u32, text: String| Fault {
         place: place.to_owned(),
@@ -231,21 +231,22 @@ fn faults_of_replays() -> Vec<Fault> {
         may_end: false,
     };
     let mut found = Vec::new();
-    for place in ["rehearse.begin", "rehearse.end"] {
-        found.push(fault(place, 0, format!("kill spare=0 at={place}")));
-        // The spare sleeps during the replay, and a worker fails meanwhile.
-        for worker in 0..WORKERS {
-            let text = format!(
-                "wait spare=0 at={place} delay=60ms; kill rank={worker} at=cut.begin epoch=4"
-            );
-            found.push(fault(&format!("{place}, a worker"), worker, text));
-        }
+    // The buddy sleeps before or after the trial replay, and the worker fails meanwhile. With the
+    // faults `WAITING`, checkpoint 5 is taken before or after the trial replay.
+    let stage = "rehearse";
+    for worker in 0..WORKERS {
+        let buddy = (worker + 1) % WORKERS;
+        let sleeps = ["begin", "end"]
+            .map(|event| format!("wait rank={buddy} at={stage}.{event} delay=60ms; "));
+        let dies = format!("kill rank={worker} at=capture.begin epoch=5 delay=20ms");
+        let text = sleeps.concat() + &dies;
+        found.push(fault(&format!("{stage}, a worker"), worker, text));
     }
     for place in ["replay.begin", "replay.end"] {
         for (worker, bystander) in [(0, 2), (1, 3), (2, 0), (3, 1)] {
             let dies = format!("kill rank={worker} at=cut.begin epoch={REDUCED_CHECKPOINT}");
-            let understudy = format!("{dies}; kill spare=0 at={place}");
-            found.push(fault(&format!("{place}, understudy"), worker, understudy));
+            let fails_too = format!("{dies}; kill spare=0 at={place}");
+            found.push(fault(&format!("{place}, spare"), worker, fails_too));
             let late = format!(
                 "{dies}; wait spare=0 at={place} delay=40ms; kill rank={bystander} at=fetch.begin \
                  delay=20ms"

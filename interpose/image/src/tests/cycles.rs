@@ -425,7 +425,7 @@ fn excluded_ranges_are_left_alone() {
 
 /// Automatic selection always returns a tracker, and prints why it is a fallback.
 #[test]
-fn comparing_is_the_fallback_only_of_auto() {
+fn automatic_selection_returns_a_tracker() {
     let auto = crate::track::Tracker::select(Tracking::Auto).unwrap();
     println!("auto selects without {:?}", auto.fallback);
 }

@@ -96,7 +96,7 @@ fn pages_of_the_same_number_and_content_are_found() {
 }
 
 #[test]
-fn a_question_that_does_not_add_up_is_refused() {
+fn a_page_query_of_a_wrong_length_is_refused() {
     let mut store = new_store(1 << 14);
     let runs = fill(WORKER_PAGES, &mut store);
     let mut bytes = query_for(&runs, &store).encode();

@@ -156,7 +156,7 @@ fn an_epoch_that_the_dead_may_have_committed_counts_if_all_others_have_it_whole(
 }
 
 #[test]
-fn what_is_lost_is_named() {
+fn a_failed_plan_names_the_lost_worker_and_its_buddies() {
     let living = [worker(0, 0, 2), worker(3, 3, 2), joining(4), joining(5)];
     let lost = PlanFailure::Copies {
         worker: Worker(1),

@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn a_context_is_restored_with_its_events() {
+    fn head_and_tail_of_a_ring_are_restored() {
         for (head, tail) in [(0, 0), (5, 100), (200, 30), (254, 0)] {
             // The range is reserved as in `reserve`. Other tests map memory concurrently, so the
             // range stays mapped.

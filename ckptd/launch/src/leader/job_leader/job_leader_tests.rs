@@ -63,7 +63,7 @@ fn the_process_of_a_dead_guardian_is_killed_on_its_node() {
 }
 
 #[test]
-fn how_a_spawned_process_has_ended_on_another_node_is_how_the_job_does() {
+fn a_spawned_process_on_another_node_sets_the_status_of_the_job() {
     let mut leader = with_another_node();
     let (number, status) = (ProcessNumber(0), 0);
     leader.handle_report(

@@ -97,7 +97,7 @@ fn reports_of_children(node: &mut NodeState) -> Vec<Report> {
 
 /// A child exits before its start is reported; the spawn call succeeds nevertheless.
 #[test]
-fn one_that_has_ended_already_was_started() {
+fn a_child_that_has_exited_already_counts_as_started() {
     let (mut node, _directory) = node();
     let id = add_unstarted_group(&mut node, 0, 1);
     let (reply, replied) = mpsc::channel();
@@ -220,7 +220,7 @@ fn a_child_that_has_ended_does_not_delay_the_end_of_the_job() {
 ///
 /// A child of this guardian that has exited before, and a child of another guardian, do not count.
 #[test]
-fn those_of_a_guardian_that_is_killed_have_been_killed() {
+fn children_of_a_killed_guardian_are_killed() {
     let (mut node, _directory) = node();
     let [killed, ended, of_another] = [1, 2, 3].map(|time| add_running_group(&mut node, 0, time));
     node.children.make_permanent(Worker(0), 3);

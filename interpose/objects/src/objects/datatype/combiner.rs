@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_that_are_missing_are_noticed() {
+    fn missing_arguments_give_no_blocks() {
         for combiner in [HINDEXED, STRUCT, INDEXED, HINDEXED_BLOCK, SUBARRAY, DARRAY] {
             assert_eq!(blocks(&large(combiner, &[], &[3])), None, "{combiner}");
         }

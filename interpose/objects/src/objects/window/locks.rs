@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_generation_finds_it_free() {
+    fn a_lock_of_an_earlier_mpi_instance_counts_as_free() {
         let word = AtomicU64::new(0);
         let [before, after] = [3, 4].map(|generation| PassiveLock::new(&word, generation));
         assert!(before.take(Exclusive, false));
