@@ -7,7 +7,7 @@ Jobs without and with understudy alternate. Medians over the repetitions are pri
 figures of one repetition each, so that a machine that is slow at times slows both sides. `best` is
 the ratio of the best figures of both sides, which is closer to that of an idle machine. Nothing
 here passes or fails; the aims are printed beside the figures. Sections: calls, remote, turns,
-pause, threads, recovery, start, idle. Called by `make bench`, which puts MPI on the PATH.
+pause, first, threads, recovery, start, idle. Called by `make bench`, which puts MPI on the PATH.
 """
 
 import os
@@ -153,7 +153,7 @@ def pause_once(bench, size, percent):
     directory = bench.events_dir()
     # Every second iteration ends with a cut.
     lines = bench.run("dirty", 0, size, percent, 2 * CUTS + 6, count, layer=True, events=directory,
-                      INTERVAL=f"{2 * count}calls")
+                      INTERVAL=f"{2 * count}calls", COPIES=1)
     events = [event for event in bench.events(directory) if event.get("epoch", 0) > SKIPPED]
     captures = [event for event in events if event["type"] == "capture"]
     allreduce, write = values(lines, "allreduce")[SKIPPED * 2:], values(lines, "write")[SKIPPED * 2:]
@@ -197,6 +197,44 @@ def pause(bench, arguments):
                       f"{captured:.2f}", f"{best('best_capture', 'best_copy'):.2f}", verdict(captured, 1.3),
                       duration(over("safe_plain")), duration(over("commit")), f"{safe:.2f}",
                       f"{best('best_commit', 'best_safe'):.2f}", verdict(safe, 1.5), duration(over("faults")))
+
+
+# --- first checkpoints --------------------------------------------------------------
+
+FIRST_INTERVAL_S = 1
+FIRST_SECONDS = 7  # of a job
+SHOWN = 4  # checkpoints, from the first one with static data on
+
+
+def first_once(bench, static, dynamic):
+    """Captures and times until they are safe, of the first checkpoints after the set-up phase."""
+    directory = bench.events_dir()
+    with bench.job("dirty", static, dynamic, 100, 1_000_000, 50, layer=True, events=directory,
+                   INTERVAL=f"{FIRST_INTERVAL_S}s") as job:
+        job.stdout.readline()
+        time.sleep(FIRST_SECONDS * FIRST_INTERVAL_S)
+    records = [event for event in bench.events(directory) if event["type"] in ("capture", "commit")]
+
+    def by_epoch(kind, value):
+        epochs = {}
+        for event in (event for event in records if event["type"] == kind):
+            epochs[event["epoch"]] = max(epochs.get(event["epoch"], 0), value(event))
+        return epochs
+
+    sizes = by_epoch("capture", lambda event: event["bytes"])
+    first = min(epoch for epoch, size in sizes.items() if size >= static * MIB)
+    captures = by_epoch("capture", lambda event: (event["scan_ns"] + event["copy_ns"]) * 1e-9)
+    commits = by_epoch("commit", lambda event: event["ns"] * 1e-9)
+    return [(captures[epoch], commits[epoch]) for epoch in range(first, first + SHOWN)]
+
+
+def first(bench, arguments):
+    columns = [f"{what} of the {number}" for number in ("first", "second", "third", "fourth") for what in ("capture", "commit")]
+    table = Table("First checkpoints after the set-up phase, all dynamic data dirty", "data + static data per rank", *columns)
+    for static, dynamic in ((64, 16), (512, 128)):
+        runs = [first_once(bench, static, dynamic) for _ in range(arguments.repetitions)]
+        table.row(f"{dynamic} + {static} MiB",
+                  *(duration(median(run[shown][figure] for run in runs)) for shown in range(SHOWN) for figure in (0, 1)))
 
 
 # Activity of the program's threads meanwhile, their number, and the number of calls between two
@@ -335,7 +373,7 @@ def idle(bench, arguments):
     table.row("an idle spare's share of a core", "", f"{median(shares) * 100:.2f} %", "")
 
 
-SECTIONS = {"calls": calls, "remote": remote, "turns": turns, "pause": pause, "threads": threads, "recovery": recovery, "start": start, "idle": idle}
+SECTIONS = {"calls": calls, "remote": remote, "turns": turns, "pause": pause, "first": first, "threads": threads, "recovery": recovery, "start": start, "idle": idle}
 
 if __name__ == "__main__":
     main("Measures what understudy costs.", SECTIONS, needed="calls")

@@ -54,7 +54,7 @@ pub enum ClientError {
     /// The received bytes are not an answer.
     #[error("{0}")]
     Wire(#[from] WireError),
-    #[error("no answer within {} ms", .0.as_millis())]
+    #[error("not completed within {} ms", .0.as_millis())]
     TimedOut(Duration),
     /// The daemon refuses this client.
     #[error("refused: {0}")]

@@ -143,7 +143,7 @@ fn a_replacement_may_fail_before_it_has_taken_over() {
 #[test]
 fn a_damaged_copy_of_a_dead_process_is_replaced_by_its_buddys() {
     let fault = "corrupt rank=1 at=commit.end epoch=3 copy=own; kill rank=1 at=cut.begin epoch=4";
-    let outcome = heat2d().assert_undisturbed(job().fault(fault));
+    let outcome = heat2d().assert_undisturbed(job().env("UNDERSTUDY_COPIES", "1").fault(fault));
     outcome.check(
         outcome
             .stderr

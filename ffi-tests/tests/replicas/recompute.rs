@@ -54,7 +54,7 @@ fn advice_reports_the_savings_of_marks() {
     };
     let marked = advise(&run("marked", ""));
     assert!(
-        marked.contains("Annotations of understudy.h have left"),
+        marked.contains("Because of annotations (understudy.h)"),
         "{marked}"
     );
     let is_row = |line: &&str| {

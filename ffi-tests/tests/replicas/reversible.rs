@@ -15,6 +15,7 @@ fn job_of(program: &str, way: &str) -> Job {
     Job::new(paths::example(program), &[&cells, "60", way, "memory"])
         .workers(3)
         .interval("5calls")
+        .env("UNDERSTUDY_COPIES", "1")
 }
 
 fn job(way: &str) -> Job {

@@ -30,6 +30,7 @@ fn replicated(arguments: &[&str], shared: &str) -> Job {
         &[&sizes[..], arguments].concat(),
     )
     .interval("5calls")
+    .env("UNDERSTUDY_COPIES", "1")
     .env("UNDERSTUDY_BUDDY_OFFSET", "1")
     .env("UNDERSTUDY_SHARED_PAGES", shared)
 }

@@ -9,8 +9,8 @@
 //! * `persistent_store`, `received`, `page_queries`, `pending`, `replicas`: the state of this
 //!   process;
 //! * `replica_state`: the value with this state in the crate's `Runtime`;
-//! * `own_replica`, `adoption`, `commitment`, `claim`, `saved_state`, `deduplication`,
-//!   `window_tracking`: the operations.
+//! * `own_replica`, `adoption`, `preparation`, `commitment`, `claim`, `saved_state`,
+//!   `deduplication`, `window_tracking`: the operations.
 
 mod adoption;
 mod buddies;
@@ -23,6 +23,7 @@ mod page_queries;
 pub mod parity_transfer;
 mod pending;
 mod persistent_store;
+mod preparation;
 mod received;
 mod records;
 mod replay_plan;
@@ -45,6 +46,7 @@ pub use own_replica::{
 };
 pub use pending::CapturedState;
 pub use persistent_store::can_store_persist;
+pub use preparation::{end_preparation, prepare_for_growth};
 pub use replay_plan::{PageSource, ReplayBase, ReplayPlan, ReplayedPhase, page_sums};
 pub use replica::{EncodedState, Replica};
 pub(crate) use replica_state::ReplicaState;

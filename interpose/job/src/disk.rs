@@ -153,7 +153,7 @@ pub fn join(rt: &Runtime, info: DiskInfo, workers: u32) {
     (disk.start, disk.base) = (info.start, info.base);
     if let Err(why) = disk.places.claim() {
         let directory = disk.places.directory.display();
-        log::warn!("this process cannot claim the checkpoint directory {directory}: {why}");
+        log::warn!("claim of {directory} failed: {why}");
     }
     user::keep_files_on_disk(rt, &disk.places.directory, info.lineage, info.start);
 }

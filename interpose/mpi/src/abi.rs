@@ -7,7 +7,7 @@
 //! ```text
 //!   program ─► thunk ─► edge ─► handler ─► real::PMPI_… ─► edge ─► the library
 //!              its ABI  │        Open MPI's                 │       its ABI
-//!                       runtime's `Program`                 [`LibraryEdge`]
+//!                       runtime's `ProgramEdge`                 [`LibraryEdge`]
 //! ```
 //!
 //! With Open MPI neither edge exists: the tables of called functions then contain the handlers and

@@ -85,13 +85,15 @@ fn find_virtual_handle(rt: &Runtime, abi: &Abi, kind: HandleKind, handle: u64) -
     let Some(predefined) = predefined.as_ref() else {
         return 0;
     };
-    let virtual_handle = match predefined.inward[kind as usize].get(&handle) {
-        Some(&address) => address,
-        None if abi.width(kind) == 8 && handle >= FIRST_POINTER => handle,
-        None if handle as u32 & !INDEX == CREATED | predefined.null[kind as usize] as u32 => {
-            handles::virtual_handle(kind, handle as u32 & INDEX) as u64
-        }
-        None => 0,
+    let created = CREATED | predefined.null[kind as usize] as u32;
+    // Created handles come first: programs use new requests all the time.
+    let virtual_handle = if abi.width(kind) == 8 && handle >= FIRST_POINTER {
+        handle
+    } else if abi.width(kind) == 4 && handle as u32 & !INDEX == created {
+        handles::virtual_handle(kind, handle as u32 & INDEX) as u64
+    } else {
+        let predefined = &predefined.inward[kind as usize];
+        predefined.get(&handle).copied().unwrap_or_default()
     };
     rt.foreign.recent.borrow_mut()[kind as usize] = RecentTranslation {
         program_handle: handle,

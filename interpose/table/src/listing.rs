@@ -35,14 +35,15 @@ const MPICH: &str = "
 ## Procedures that only MPICH has
 
 Programs of MPICH, and of the standard ABI, may call these, too (`interpose/table/data/mpich.tbl`).
-Each calls the procedure in the second column.
+The second column names what serves a call.
 A count of more than 31 bits becomes one element of a derived datatype.
-Procedures that only return sizes, extents or counts have 63 bits.
+Results of procedures that only return sizes, extents or counts have up to 63 bits.
 A displacement unit of a window with more than 31 bits is an error, `MPI_ERR_COUNT`, with a message.
-A refused procedure ends the job with a message that names it.
+A refused procedure calls the error handler, with a message that names the procedure.
 
-As in MPICH, a datatype made by a procedure for large counts describes itself by \
-`MPI_Type_get_envelope_c` and `MPI_Type_get_contents_c` only; Open MPI 5.0 has neither.
+The envelope of a datatype made by a procedure for large counts can be read only by \
+`MPI_Type_get_envelope_c` and `MPI_Type_get_contents_c`, as in MPICH.
+Open MPI 5.0 lacks both procedures.
 
 ";
 
@@ -95,14 +96,14 @@ fn procedures(table: &Table) -> String {
 
 /// Returns the table of procedures that only MPICH has.
 fn mpich(table: &Table, list: &str) -> String {
-    let mut out = String::from("| procedure | now |\n|---|---|\n");
+    let mut out = String::from("| procedure | served by |\n|---|---|\n");
     for (name, implementation) in implementations(table, list) {
         let description = match implementation {
             Implementation::Narrow(twin, parameters) if counts_elements_only(twin, parameters) => {
                 format!("`{}`", twin.name)
             }
             Implementation::Narrow(twin, _) => {
-                format!("`{}`, with some numbers of 31 bits", twin.name)
+                format!("`{}`; some arguments are limited to 31 bits", twin.name)
             }
             Implementation::As(other) => format!("`{other}`"),
             Implementation::Handle(other) => {

@@ -279,7 +279,7 @@ fn messages_of_a_daemon_are_checked() {
             "rank 0, which the daemon has named for worker 1",
         ),
         // An empty answer: the daemon never replies.
-        (Vec::new(), "no answer within"),
+        (Vec::new(), "not completed within"),
         (
             leases(&[(VICTIM, VICTIM)]),
             "rank 1, which the daemon has named",

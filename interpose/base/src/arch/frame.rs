@@ -41,9 +41,10 @@ const _: () = assert!(std::mem::offset_of!(Frame, preserved) + 4 * 8 == OFFSET_O
 const _: () = assert!(std::mem::offset_of!(Frame, preserved) + 5 * 8 == OFFSET_OF_RBX);
 const _: () = assert!(std::mem::offset_of!(Frame, rsp) == OFFSET_OF_RSP);
 
-/// Address at which the next entry's frame ends; the stack grows downwards from this address.
+/// Upper end of the frame of the next entry, or of the running handler.
 ///
-/// While a handler runs, its own frame ends at this address.
+/// The address is lowered while a handler runs a callback of the program, so that nested entries
+/// use the stack below.
 pub static TOP: AtomicUsize = AtomicUsize::new(STACK_END);
 /// Value of [`TOP`] for an outermost entry, which is not made from a callback.
 ///

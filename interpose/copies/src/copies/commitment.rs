@@ -5,6 +5,7 @@ use super::buddies::buddies_by_layer;
 use super::own_replica::replicas;
 use super::pending::{CapturedState, PendingCheckpoint};
 use super::persistent_store::{RecordContext, ReplicaSet};
+use super::preparation;
 use super::replicas::Replicas;
 use super::transfer::Transfer;
 use crate::Runtime;
@@ -130,7 +131,8 @@ fn commit_pending(rt: &Runtime, keep: &mut Replicas) -> Option<(Epoch, Instant)>
     }
     let remains = pending.finish(&mut keep.store, &keep.helper);
     // Changes for other workers, changes from them, and the resulting parity.
-    let used = 3 * remains.delta.page_count();
+    let changed = remains.delta.page_count();
+    let used = 3 * changed;
     if keep
         .own
         .image
@@ -149,6 +151,7 @@ fn commit_pending(rt: &Runtime, keep: &mut Replicas) -> Option<(Epoch, Instant)>
     }
     keep.own.image.elide(&remains.elided, &mut keep.store);
     return_unused(rt, keep, used);
+    preparation::prepare_for_changes(rt, keep, changed);
     events::set_epoch(epoch);
     // The logs of the epoch before stay: if this rank dies now, other workers may not have
     // committed the new epoch, and return to the one before.

@@ -38,11 +38,11 @@ pub struct ReplicaSet<'a> {
     pub stored: &'a [Replica],
 }
 
-/// Facts that are recorded beside the replicas.
+/// Facts beside the replicas, for a record.
 pub struct RecordContext {
     /// State of the job that a replacement needs.
     pub job_state: Vec<u8>,
-    /// Pages whose changes functions of the program undo (sorted).
+    /// Pages (sorted) that functions of the program restore (`understudy_reversible`).
     pub reversible: Vec<PageRun>,
 }
 
@@ -80,7 +80,7 @@ pub struct PersistentStore {
     pub(super) whole: Vec<Extent>,
     /// Worker whose replicas these are, as reported to the node manager.
     pub(super) reported_worker: Option<Worker>,
-    /// Replicas of a later epoch that were complete in the predecessor.
+    /// Replicas of a later epoch that were complete in the dead process whose store this was.
     ///
     /// Pages that differ between this epoch and the committed epoch are in different slots.
     pub(super) inherited: Option<(Replica, Vec<Replica>)>,

@@ -3,6 +3,7 @@
 use super::checkpoint_parts::CheckpointParts;
 use super::pending::PendingCheckpoint;
 use super::persistent_store::{self, PersistentStore};
+use super::preparation::Preparation;
 use super::replica::Replica;
 use super::transfer::Transfer;
 use crate::abort::abort_with_error;
@@ -18,6 +19,8 @@ use understudy_policy::query_policy::QueryHistory;
 
 /// Replicas in this process, and the means to create the next ones.
 pub struct Replicas {
+    /// Its thread accesses the memory of the store, so it is dropped first.
+    pub(super) preparation: Preparation,
     /// Memory for pages.
     pub store: PageStore,
     /// Tracker of changed pages.
@@ -59,6 +62,7 @@ impl Replicas {
         }
         let layers = world::get(rt).redundancy.images_per_worker();
         Replicas {
+            preparation: Preparation::default(),
             store,
             tracker: selected.tracker,
             own: Replica::default(),

@@ -31,6 +31,8 @@ pub struct PageStore {
     live: u64,
     /// Maximum number of used slots since memory was last returned to the kernel.
     peak: u64,
+    /// End of the slots that have been accessed since memory was last returned to the kernel.
+    touched: u64,
     /// Free extents: first slot → length.
     ///
     /// Neighbours are always joined, and no free extent touches `top`.
@@ -88,6 +90,7 @@ impl PageStore {
             top: 0,
             live: 0,
             peak: 0,
+            touched: 0,
             free: BTreeMap::new(),
             shares: ShareCounts::default(),
             pins: Pins::default(),
@@ -259,6 +262,34 @@ impl PageStore {
             .for_each(|extent| self.release_unshared(extent));
     }
 
+    /// Returns memory of the next `alloc(n)` that has probably never been accessed.
+    ///
+    /// The caller makes the memory present.
+    pub fn take_untouched(&mut self, n: u64) -> Vec<AddrRange> {
+        let plan = self.plan(n).unwrap_or_default();
+        let end = plan
+            .iter()
+            .map(|extent| extent.end())
+            .max()
+            .unwrap_or_default();
+        if end <= self.touched || self.arena.open_up_to(end).is_err() {
+            return Vec::new();
+        }
+        let touched = std::mem::replace(&mut self.touched, end);
+        self.peak = self.peak.max(self.live + n);
+        let untouched = |extent: &Extent| {
+            let first = extent.first.0.max(touched);
+            (first < extent.end()).then(|| self.range(first, extent.end()))
+        };
+        plan.iter().filter_map(untouched).collect()
+    }
+
+    /// Returns the addresses of slots.
+    fn range(&self, first: u64, end: u64) -> AddrRange {
+        let start = self.ptr(Slot(first)) as u64;
+        AddrRange::new(start, start + (end - first) * PAGE_SIZE as u64)
+    }
+
     /// Makes the memory for the next `alloc(n)` present, outside of the program's pause.
     ///
     /// # Errors
@@ -277,10 +308,7 @@ impl PageStore {
         let is_open = plan
             .iter()
             .all(|extent| self.arena.open_up_to(extent.end()).is_ok());
-        let range = |extent: &Extent| {
-            let start = self.ptr(extent.first) as u64;
-            AddrRange::new(start, start + extent.len * PAGE_SIZE as u64)
-        };
+        let range = |extent: &Extent| self.range(extent.first.0, extent.end());
         if is_open {
             plan.iter().map(range).collect()
         } else {
@@ -294,6 +322,7 @@ impl PageStore {
     /// [`StoreError::GiveBack`].
     pub fn give_back(&mut self, keep: u64) -> Result<(), StoreError> {
         self.peak = self.live + keep.min(self.idle());
+        self.touched = 0;
         let mut kept = 0;
         let above = self.arena.open - self.top;
         let top = (above > 0).then_some((self.top, above));
@@ -359,6 +388,7 @@ impl PageStore {
     fn allocate_planned(&mut self, plan: &[Extent]) -> Result<(), StoreError> {
         if let Some(end) = plan.iter().map(|e| e.first.0 + e.len).max() {
             self.arena.open_up_to(end)?;
+            self.touched = self.touched.max(end);
         }
         self.peak = self
             .peak

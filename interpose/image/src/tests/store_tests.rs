@@ -146,6 +146,23 @@ fn deltas_of_growing_length_do_not_spread_over_the_arena() {
     );
 }
 
+/// Memory is prepared once, unless it was returned to the kernel since.
+#[test]
+fn only_memory_that_was_never_accessed_is_prepared() {
+    let mut store = new_store(1 << 16);
+    let used = store.alloc(100).unwrap();
+    store.release(used);
+    assert_eq!(store.take_untouched(100), []);
+    let [new] = store.take_untouched(150)[..] else {
+        panic!("one range");
+    };
+    assert_eq!(new.start, store.ptr(Slot(100)) as u64);
+    assert_eq!(new.len(), 50 * PAGE_SIZE as u64);
+    assert_eq!(store.take_untouched(150), []);
+    store.give_back(0).unwrap();
+    assert_eq!(store.take_untouched(10)[0].len(), 10 * PAGE_SIZE as u64);
+}
+
 #[test]
 fn pages_in_files_outlive_their_store() {
     let files = ArenaFiles::new().unwrap();

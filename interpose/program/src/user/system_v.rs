@@ -163,7 +163,7 @@ pub fn remove_created_system_v() {
 fn remove_object(known: &SystemVObject) {
     if let Err(error) = remove(known.kind, known.real) {
         log::warn!(
-            "{} could not be removed: {error}",
+            "removal of {} failed: {error}",
             name(known.kind, known.identifier)
         );
     }

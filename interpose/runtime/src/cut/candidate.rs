@@ -184,9 +184,11 @@ fn start_vote(rt: &Runtime) -> Result<(), Rewound> {
 fn own_vote(rt: &Runtime) -> CandidateVote {
     let state = &mut *schedule::state(rt);
     let (now, interval) = (Instant::now(), state.pace.interval());
-    let is_over = state
-        .last
-        .is_some_and(|last| now.duration_since(last) >= interval);
+    let elapsed = state.last.map(|last| now.duration_since(last));
+    let is_over = elapsed.is_some_and(|elapsed| elapsed >= interval);
+    if elapsed.is_some_and(|elapsed| elapsed >= interval / 2) {
+        copies::prepare_for_growth(rt);
+    }
     let is_due = is_over
         || state.pace.poll_warning(state.last)
         || headroom::is_memory_released()

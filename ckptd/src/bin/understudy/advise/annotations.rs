@@ -45,10 +45,10 @@ pub fn text(savings: &MarkSavings) -> String {
 
 fn left_out(savings: &MarkSavings) -> String {
     format!(
-        "Annotations of understudy.h have left {} out of {}, in all processes: {} of what they \
-         would have copied and sent (about {} of copying).\n",
-        pages(savings.saved_pages),
+        "Because of annotations (understudy.h), {} omitted {} over all processes: {} of the data \
+         that would have been copied and sent otherwise (about {} of copying).\n",
         count(savings.checkpoints as usize, "checkpoint", "checkpoints"),
+        pages(savings.saved_pages),
         percent(savings.share()),
         time(savings.saved_ns()),
     )
@@ -61,7 +61,7 @@ fn name(row: &MarkRow) -> String {
 fn saved(row: &MarkRow) -> String {
     if row.way == AnnotationKind::Reverse {
         return format!(
-            "{} ({}): copied and sent as before, but workers keep up to {} less of their own",
+            "{} ({}): copied and sent as before, but the own replica of a worker is smaller by up to {}",
             name(row),
             count(row.regions as usize, "region", "regions"),
             pages(row.held_pages)
@@ -70,7 +70,7 @@ fn saved(row: &MarkRow) -> String {
     let mean = row.saved_pages / row.captures.max(1);
     let missed = match row.missed {
         0 => String::new(),
-        missed => format!(", and ended before {missed} others"),
+        missed => format!(", withdrawn before {missed} other captures"),
     };
     format!(
         "{} ({}): {} not copied, {} in the mean of {}{missed}; replicas are smaller by up to {}",

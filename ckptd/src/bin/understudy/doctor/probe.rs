@@ -56,13 +56,17 @@ impl Memory {
             largest_capture(0).unwrap_or(0),
             largest_capture(3).unwrap_or(0),
         );
-        // With one replica at a buddy, a worker has the program's memory three times: its own, the image of
-        // the last checkpoint, and the replica that it stores for another worker; during a
-        // checkpoint it also has the changes of the image and of the replica. So it has 3 times the
-        // program's memory and 2 times the changes; without a replica at a buddy the numbers are 2
-        // and 1, with two replicas 4 and 3, with parity over 4 workers, which stores a third of a
-        // replica, 2 1/3 and 3. An estimate is the measured memory times the ratio of the sum for
-        // another scheme to the sum for the measured one.
+        // Memory of a worker, as multiples of the program's memory and of the changes during a
+        // checkpoint:
+        //
+        //   copies   memory    changes
+        //   auto     2         1        its own memory, and the own replica
+        //   1        3         2        and a replica that it stores for another worker
+        //   2        4         3        and two of them
+        //   xor:4    2 1/3     3        and a third of a replica, for which changes are sent,
+        //                               received and combined
+        //
+        // The memory without that of an idle spare is scaled by the ratio of two such sums.
         let seen = worker.saturating_sub(spare) as f64;
         let share = |memory: f64, deltas: f64| memory * program as f64 + deltas * changes as f64;
         let estimate = |weight: f64| spare + (seen * weight / share(3.0, 2.0).max(1.0)) as u64;
@@ -150,10 +154,11 @@ pub fn run(arguments: &Arguments) -> Result<(Check, Option<Memory>), Failure> {
     }
     let with_library = library.map_or_else(String::new, |file| format!(" with {file}"));
     if largest == 0 || spare == 0 {
-        let finding = format!(
-            "runs protected{with_library}, to its end, which was too soon for an estimate of its \
-             memory"
-        );
+        let why = match was_long {
+            true => "no worker and no spare run on this node, so their memory is not known",
+            false => "to its end, which was too soon for an estimate of its memory",
+        };
+        let finding = format!("runs protected{with_library}, {why}");
         return Ok((Check::ok(NAME, finding), None));
     }
     let memory = Memory::new(largest, spare, &captures(events.path()), arguments.workers);
@@ -266,7 +271,7 @@ fn command(arguments: &Arguments, events: &Path) -> Result<Command, Failure> {
 /// Ends a job by SIGTERM, later by SIGKILL.
 ///
 /// # Errors
-/// Fails if waitpid(2) or kill(2) fails.
+/// Fails if waitpid(2), or kill(2) with SIGKILL, fails.
 pub fn end(child: &mut Child) -> std::io::Result<()> {
     if let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
         let _ = kill_process(pid, Signal::TERM);
@@ -298,7 +303,7 @@ fn resident_most(state: &JobState, has_role: impl Fn(Role) -> bool) -> u64 {
 
 /// Returns the MPI library that a process has mapped (proc_pid_maps(5)).
 ///
-/// An interpreter's own file does not name the library that its modules load.
+/// The dependencies of the executable are not enough: an interpreter loads MPI through a module.
 fn mpi_library(pid: u32) -> Option<String> {
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
     maps.lines().find_map(file_of_mpi).map(str::to_owned)
