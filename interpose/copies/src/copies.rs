@@ -46,7 +46,7 @@ pub use own_replica::{
 };
 pub use pending::CapturedState;
 pub use persistent_store::can_store_persist;
-pub use preparation::{end_preparation, prepare_for_growth};
+pub use preparation::{end_preparation, prepare};
 pub use replay_plan::{PageSource, ReplayBase, ReplayPlan, ReplayedPhase, page_sums};
 pub use replica::{EncodedState, Replica};
 pub(crate) use replica_state::ReplicaState;

@@ -5,7 +5,6 @@ use super::buddies::buddies_by_layer;
 use super::own_replica::replicas;
 use super::pending::{CapturedState, PendingCheckpoint};
 use super::persistent_store::{RecordContext, ReplicaSet};
-use super::preparation;
 use super::replicas::Replicas;
 use super::transfer::Transfer;
 use crate::Runtime;
@@ -55,6 +54,7 @@ pub fn post_receives(rt: &Runtime, transfers: &mut Vec<Transfer>) -> mpi::Result
 /// Fails with the error of the MPI library.
 pub fn ship(rt: &Runtime, captured: CapturedState, transfers: Vec<Transfer>) -> mpi::Result<()> {
     let keep = &mut *replicas(rt);
+    keep.preparation.begin_interval();
     let (_, parts) = keep.pending_and_parts();
     let pending = PendingCheckpoint::begin(rt, captured, transfers, parts);
     work_flags::set(PENDING);
@@ -131,8 +131,7 @@ fn commit_pending(rt: &Runtime, keep: &mut Replicas) -> Option<(Epoch, Instant)>
     }
     let remains = pending.finish(&mut keep.store, &keep.helper);
     // Changes for other workers, changes from them, and the resulting parity.
-    let changed = remains.delta.page_count();
-    let used = 3 * changed;
+    let used = 3 * remains.delta.page_count();
     if keep
         .own
         .image
@@ -151,7 +150,6 @@ fn commit_pending(rt: &Runtime, keep: &mut Replicas) -> Option<(Epoch, Instant)>
     }
     keep.own.image.elide(&remains.elided, &mut keep.store);
     return_unused(rt, keep, used);
-    preparation::prepare_for_changes(rt, keep, changed);
     events::set_epoch(epoch);
     // The logs of the epoch before stay: if this rank dies now, other workers may not have
     // committed the new epoch, and return to the one before.

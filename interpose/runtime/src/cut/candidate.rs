@@ -187,7 +187,7 @@ fn own_vote(rt: &Runtime) -> CandidateVote {
     let elapsed = state.last.map(|last| now.duration_since(last));
     let is_over = elapsed.is_some_and(|elapsed| elapsed >= interval);
     if elapsed.is_some_and(|elapsed| elapsed >= interval / 2) {
-        copies::prepare_for_growth(rt);
+        copies::prepare(rt);
     }
     let is_due = is_over
         || state.pace.poll_warning(state.last)
