@@ -61,7 +61,7 @@ pub fn count_kills_in_checkpoints(faults: &str) -> usize {
     faults.split(';').filter(is_counted).count()
 }
 
-/// Returns the number of ranks that have been killed by faults, according to the event files.
+/// Returns the number of ranks that faults have killed, according to the event files.
 pub fn count_killed(events: &Path) -> usize {
     let ranks = std::fs::read_dir(events).map_or(0, Iterator::count) as u32;
     let kills = |rank| count_events(events, rank, |kind| matches!(kind, Kind::Kill { .. }));

@@ -304,9 +304,9 @@ impl Config {
 
     /// Returns the scheme that protects the workers.
     ///
-    /// If `is_own_sufficient`, every own replica outlives its process, and no replica of a buddy
-    /// would outlive the own replica: all workers are on one node. With `auto`, buddies then store
-    /// nothing, unless they replay the set-up phase or complete replicas without static data.
+    /// `is_own_sufficient` is true if every own replica outlives its process, and no replica of a
+    /// buddy would outlive the own replica: all workers are on one node. With `auto`, buddies then
+    /// store nothing, unless they replay the set-up phase or complete replicas without static data.
     pub fn effective_scheme(&self, is_own_sufficient: bool) -> Scheme {
         let needs_buddy =
             self.static_data != StaticData::Image || self.trial_replay != TrialReplay::Off;

@@ -15,8 +15,8 @@ fn job(program: &Path, how: &str) -> Job {
 
 /// Returns the output of an undisturbed run.
 ///
-/// Open MPI 5.0.11 alone crashes if a session is opened after the last one was closed. The reference
-/// of such programs is therefore an undisturbed run under understudy.
+/// Open MPI 5.0.11 alone crashes if a session is opened after the last one was closed. The
+/// reference of such programs is therefore an undisturbed run under understudy.
 fn undisturbed(make: impl Fn() -> Job, how: &str, is_mpich: bool) -> Outcome {
     let outcome = match ["again", "after"].contains(&how) && !is_mpich {
         true => make().run(),

@@ -37,8 +37,8 @@ mod window_tracking;
 pub use adoption::{AdoptedReplicas, adopt, job_state_of_predecessor, read_passed_store};
 pub use claim::claim;
 pub use commitment::{
-    advance, commit, discard_pending, interrupt, invalidate_store, is_pending, is_reduced,
-    post_receives, record_replicas, recovery_costs, resolve, ship,
+    advance, commit, discard_pending, end_preparation, interrupt, invalidate_store, is_pending,
+    is_reduced, post_receives, prepare, record_replicas, recovery_costs, resolve, ship,
 };
 pub use deduplication::share_equal_pages;
 pub use own_replica::{
@@ -46,7 +46,6 @@ pub use own_replica::{
 };
 pub use pending::CapturedState;
 pub use persistent_store::can_store_persist;
-pub use preparation::{end_preparation, prepare};
 pub use replay_plan::{PageSource, ReplayBase, ReplayPlan, ReplayedPhase, page_sums};
 pub use replica::{EncodedState, Replica};
 pub(crate) use replica_state::ReplicaState;

@@ -91,7 +91,7 @@ fn the_only_worker_may_fail_together_with_the_manager() {
 
 #[test]
 fn the_manager_may_fail_before_mpi_init_returns() {
-    // The first passage of `cut.begin` is in the first checkpoint, which is committed at `init.end`.
+    // The first passage of `cut.begin` is in the first checkpoint, committed at `init.end`.
     for point in variants(["commit.begin epoch=1", "cut.begin", "init.end"], 1) {
         assert_survived(job().fault(&format!("kill-manager rank=1 at={point}")), 1);
     }

@@ -2,7 +2,7 @@
 
 use super::adoption;
 use super::buddies::buddies_by_layer;
-use super::own_replica::replicas;
+use super::own_replica::{next_epoch, replicas};
 use super::pending::{CapturedState, PendingCheckpoint};
 use super::persistent_store::{RecordContext, ReplicaSet};
 use super::replicas::Replicas;
@@ -46,6 +46,21 @@ pub fn post_receives(rt: &Runtime, transfers: &mut Vec<Transfer>) -> mpi::Result
         }
     }
     Ok(())
+}
+
+/// Prepares memory for the next capture, in the second half of an interval.
+pub fn prepare(rt: &Runtime) {
+    let next = next_epoch(rt);
+    let keep = &mut *replicas(rt);
+    if keep.pending.is_none() {
+        let known = keep.own.image.page_count();
+        keep.preparation.prepare(rt, next, known, &mut keep.store);
+    }
+}
+
+/// Ends the preparation of memory, since the capture begins.
+pub fn end_preparation(rt: &Runtime) {
+    replicas(rt).preparation.end();
 }
 
 /// Makes the captured checkpoint pending and starts to send it.

@@ -5,10 +5,11 @@
 //! in the second half of an interval.
 #![allow(unsafe_code)]
 
-use super::own_replica::{next_epoch, replicas};
-use crate::{Runtime, headroom};
+use crate::headroom;
 use understudy_image::PAGE_SIZE;
 use understudy_image::prefault::Prefault;
+use understudy_image::store::PageStore;
+use understudy_job::Runtime;
 use understudy_numbers::Epoch;
 
 /// Preparation of the next checkpoint.
@@ -17,7 +18,7 @@ pub(super) struct Preparation {
     thread: Option<Prefault>,
     /// Use of memory at the last capture.
     captured: MemoryUse,
-    /// Next checkpoint for which [`prepare`] was called.
+    /// Last checkpoint that was prepared.
     epoch: Option<Epoch>,
 }
 
@@ -25,6 +26,34 @@ impl Preparation {
     /// Begins an interval, after a capture.
     pub(super) fn begin_interval(&mut self) {
         self.captured = MemoryUse::now();
+    }
+
+    /// Makes memory present for as many pages as the program has probably changed in this interval.
+    ///
+    /// The first write to a page after a capture is a page fault, because of the write protection
+    /// or of new memory. `known` is the number of pages of the last checkpoint. Only the first call
+    /// for each checkpoint does something.
+    pub(super) fn prepare(&mut self, rt: &Runtime, next: Epoch, known: u64, store: &mut PageStore) {
+        if self.epoch == Some(next) {
+            return;
+        }
+        self.epoch = Some(next);
+        let now = MemoryUse::now();
+        let grown = now.resident.saturating_sub(self.captured.resident);
+        let faults = now.faults.saturating_sub(self.captured.faults);
+        // Faults that concern other memory count too, but no page is captured twice.
+        let pages = faults.min(known + grown).max(grown);
+        if headroom::check_room(rt, pages * PAGE_SIZE as u64).is_ok() {
+            self.thread = Some(Prefault::start_beside_program(
+                store.take_untouched(pages),
+                headroom::is_memory_released,
+            ));
+        }
+    }
+
+    /// Ends the preparation, since the checkpoint begins.
+    pub(super) fn end(&mut self) {
+        self.thread = None;
     }
 }
 
@@ -51,38 +80,4 @@ impl MemoryUse {
             faults: usage.ru_minflt as u64,
         }
     }
-}
-
-/// Makes memory present for as many pages as the program has probably changed in this interval.
-///
-/// The first write to a page after a capture is a page fault, because of the write protection or of
-/// new memory. Only the first call for each checkpoint does something.
-pub fn prepare(rt: &Runtime) {
-    let next = next_epoch(rt);
-    let keep = &mut *replicas(rt);
-    if keep.preparation.epoch == Some(next) || keep.pending.is_some() {
-        return;
-    }
-    keep.preparation.epoch = Some(next);
-    let (before, now) = (keep.preparation.captured, MemoryUse::now());
-    let grown = now.resident.saturating_sub(before.resident);
-    // Faults that concern other memory count too, but no page is captured twice.
-    let most = keep.own.image.page_count() + grown;
-    let pages = now
-        .faults
-        .saturating_sub(before.faults)
-        .min(most)
-        .max(grown);
-    if headroom::check_room(rt, pages * PAGE_SIZE as u64).is_ok() {
-        let untouched = keep.store.take_untouched(pages);
-        keep.preparation.thread = Some(Prefault::start_beside_program(
-            untouched,
-            headroom::is_memory_released,
-        ));
-    }
-}
-
-/// Ends the preparation, since the checkpoint begins.
-pub fn end_preparation(rt: &Runtime) {
-    replicas(rt).preparation.thread = None;
 }

@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 use super::support::*;
+use crate::PAGE_SIZE;
 use crate::store::{ArenaFiles, Extent, PageStore, Slot, StoreError};
 use std::collections::BTreeSet;
 

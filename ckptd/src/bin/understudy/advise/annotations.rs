@@ -61,7 +61,7 @@ fn name(row: &MarkRow) -> String {
 fn saved(row: &MarkRow) -> String {
     if row.way == AnnotationKind::Reverse {
         return format!(
-            "{} ({}): copied and sent as before, but the own replica of a worker is smaller by up to {}",
+            "{} ({}): copied and sent as before, but a worker's own replica is smaller by up to {}",
             name(row),
             count(row.regions as usize, "region", "regions"),
             pages(row.held_pages)
