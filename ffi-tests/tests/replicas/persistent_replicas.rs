@@ -3,14 +3,16 @@
 //! On one node, any set of workers may fail together.
 
 use ffi_tests::living_processes::{living_and_lines, manager};
+use ffi_tests::namespace_hosts::Hosts;
 use ffi_tests::paths;
 use ffi_tests::processes::{self, ResourceUse};
 use ffi_tests::programs::{self, TestProgram, heat2d};
 use ffi_tests::reduced_replicas::{self, ALL_REDUCED, LOST};
-use ffi_tests::{Job, Kill, KillScope, Launcher, Trigger, variants};
+use ffi_tests::{Job, Kill, KillScope, Launcher, Outcome, Trigger, fault_at_commit, variants};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use understudy_formats::events::Kind;
 
 fn job() -> Job {
     under_ckptd(&heat2d())
@@ -138,6 +140,42 @@ fn a_replacement_may_fail_before_it_has_taken_over() {
         );
         heat2d().assert_undisturbed(job().fault(&fault));
     }
+}
+
+/// Returns the number of replicas at buddies that the job of an outcome has chosen.
+fn chosen_copies(outcome: &Outcome) -> String {
+    let records = outcome.events(0);
+    let settings = records.iter().find_map(|record| match &record.kind {
+        Kind::Config { settings } => Some(settings),
+        _ => None,
+    });
+    let settings = settings.expect("rank 0 writes its settings");
+    let copies = settings
+        .iter()
+        .find(|(name, _)| name == "copies of each worker");
+    copies.expect("the number is recorded").1.clone()
+}
+
+/// Own replicas suffice on one node by default, unless they end with their processes.
+#[test]
+fn workers_on_one_node_store_no_replicas_for_each_other() {
+    let fault = [1, 2].map(|rank| fault_at_commit(rank, 3)).join("; ");
+    let outcome = heat2d().assert_undisturbed(job().fault(&fault));
+    outcome.assert_taken_over(&[1, 2]);
+    assert_eq!(chosen_copies(&outcome), "0");
+    let unnamed = heat2d().assert_undisturbed(job().fault("pretend no-memfd"));
+    assert_eq!(chosen_copies(&unnamed), "1");
+    let replayed = heat2d().assert_undisturbed(job().env("UNDERSTUDY_STATIC", "replay"));
+    assert_eq!(chosen_copies(&replayed), "1");
+}
+
+#[test]
+fn workers_on_several_nodes_store_replicas_for_each_other() {
+    if !Hosts::are_possible() {
+        return;
+    }
+    let outcome = heat2d().assert_undisturbed(job().hosts(&[3, 2]));
+    assert_eq!(chosen_copies(&outcome), "1");
 }
 
 #[test]

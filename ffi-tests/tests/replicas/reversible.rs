@@ -114,7 +114,7 @@ fn a_region_takes_no_room_in_a_workers_own_copy() {
     let advice = understudy(&["advise", events.to_str().unwrap(), "--mtbf", "6h"]);
     assert!(
         advice.contains("reverse of 4.0 MiB at main+")
-            && advice.contains("workers keep up to 4.0 MiB less"),
+            && advice.contains("own replica is smaller by up to 4.0 MiB"),
         "{advice}"
     );
 }

@@ -80,7 +80,7 @@ pub struct PersistentStore {
     pub(super) whole: Vec<Extent>,
     /// Worker whose replicas these are, as reported to the node manager.
     pub(super) reported_worker: Option<Worker>,
-    /// Replicas of a later epoch that were complete in the dead process whose store this was.
+    /// Replicas of a later epoch, which were complete in the dead process with this store.
     ///
     /// Pages that differ between this epoch and the committed epoch are in different slots.
     pub(super) inherited: Option<(Replica, Vec<Replica>)>,

@@ -28,7 +28,7 @@ impl Preparation {
         self.captured = MemoryUse::now();
     }
 
-    /// Makes memory present for as many pages as the program has probably changed in this interval.
+    /// Makes memory present for the pages that the program has probably changed.
     ///
     /// The first write to a page after a capture is a page fault, because of the write protection
     /// or of new memory. `known` is the number of pages of the last checkpoint. Only the first call

@@ -19,7 +19,7 @@ use understudy_policy::query_policy::QueryHistory;
 
 /// Replicas in this process, and the means to create the next ones.
 pub struct Replicas {
-    /// Its thread accesses the memory of the store, so it is dropped first.
+    /// Dropped first, since a thread of the preparation accesses the memory of the store.
     pub(super) preparation: Preparation,
     /// Memory for pages.
     pub store: PageStore,

@@ -31,7 +31,7 @@ pub struct PageStore {
     live: u64,
     /// Maximum number of used slots since memory was last returned to the kernel.
     peak: u64,
-    /// End of the slots that have been accessed since memory was last returned to the kernel.
+    /// End of the slots that were accessed since memory was last returned to the kernel.
     touched: u64,
     /// Free extents: first slot → length.
     ///
