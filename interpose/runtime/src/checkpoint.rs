@@ -59,7 +59,6 @@ pub fn damage(rt: &Runtime, victim: Victim) {
 /// Captures this rank and starts to ship it; all workers are at this cut.
 pub fn take(rt: &Runtime) -> Result<(), Rewound> {
     let began = Instant::now();
-    copies::end_preparation(rt);
     let epoch = copies::next_epoch(rt);
     let Some(frame) = arch::top_frame() else {
         return Ok(());

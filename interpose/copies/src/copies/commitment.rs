@@ -58,7 +58,7 @@ pub fn prepare(rt: &Runtime) {
     }
 }
 
-/// Ends the preparation of memory, since the capture begins.
+/// Ends the preparation of memory, since a cut begins.
 pub fn end_preparation(rt: &Runtime) {
     replicas(rt).preparation.end();
 }

@@ -51,7 +51,7 @@ impl Preparation {
         }
     }
 
-    /// Ends the preparation, since the checkpoint begins.
+    /// Ends the preparation, since a cut begins.
     pub(super) fn end(&mut self) {
         self.thread = None;
     }

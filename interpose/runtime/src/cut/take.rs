@@ -40,6 +40,7 @@ pub fn take(rt: &Runtime) -> Result<(), Rewound> {
 /// Implements [`take`] at a candidate, or at any call.
 pub(super) fn take_at(rt: &Runtime, candidate: bool) -> Result<(), Rewound> {
     mpi_lock::open_if_owned();
+    copies::end_preparation(rt);
     checkpoint::finish(rt)?;
     fault::point("cut.begin", copies::next_epoch(rt));
     static_data::poll(rt);
