@@ -1,14 +1,15 @@
 //! Event files: written records are read, and truncated files are distinguished from damaged ones.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Mutex;
 use understudy_formats::events::{
-    AnnotationKind, AnnotationSaving, EndReason, Epoch, ErrorClass, EventReader, EventWriter,
-    HEADER_LEN, Kind, ProcessNumber, ReadError, Record, RecoveryStage, Role, Spare, Worker,
-    file_name, rank_of_file_name,
+    Amount, AnnotationKind, AnnotationSaving, EndReason, Epoch, ErrorClass, EventReader,
+    EventWriter, HEADER_LEN, JournalCalls, JournalRow, Kind, ProcessNumber, ReadError, Record,
+    RecoveryStage, Role, Spare, SpareChoice, Traffic, Worker, file_name, rank_of_file_name,
 };
 
-/// Returns records of most kinds, with all stages of a recovery and all ends.
+/// Returns records of all kinds, with all stages of a recovery and all ends.
 fn every_kind() -> Vec<Kind> {
     let (epoch, recovery) = (Epoch(3), 1);
     let mut kinds = vec![
@@ -124,7 +125,96 @@ fn every_kind() -> Vec<Kind> {
         EndReason::Released,
     ];
     kinds.extend(ends.map(|how| Kind::End { how }));
+    kinds.extend(kinds_of_static_data());
+    kinds.extend([
+        Kind::Passed {
+            calls: 12,
+            points: vec![("cut.begin".into(), 3)],
+        },
+        Kind::SparesChosen {
+            recovery,
+            choices: vec![SpareChoice {
+                worker: Worker(2),
+                rank: ProcessNumber(5),
+                by_daemon: true,
+            }],
+            reason: Some("no daemon".into()),
+        },
+        Kind::Interval {
+            cost_ns: 1,
+            mtbf_ns: 2,
+            interval_ns: 3,
+        },
+    ]);
     kinds
+}
+
+/// Returns records of the set-up phase, of its replays, and of what the replays restore.
+fn kinds_of_static_data() -> [Kind; 7] {
+    let worker = Worker(1);
+    let amount = Amount {
+        count: 2,
+        bytes: 64,
+    };
+    [
+        Kind::TrialReplay {
+            worker,
+            journal: 100,
+            pages: 10,
+            different: 1,
+            places: vec!["heap: 1".into()],
+            failure: None,
+            replay_ns: 11,
+            phase_ns: 12,
+        },
+        Kind::ReplicaReduced {
+            worker,
+            pages: 9,
+            left: 1,
+            journal: 100,
+        },
+        Kind::OwnReplicaReduced { pages: 9, left: 1 },
+        Kind::StaticData {
+            worker,
+            way: "replay".into(),
+            reason: "proved".into(),
+        },
+        Kind::Rebuilt {
+            worker,
+            pages: 9,
+            ns: 13,
+        },
+        Kind::Traffic {
+            traffic: Traffic {
+                worker,
+                peers: vec![(Worker(2), amount)],
+                other_peers: amount,
+                comms: vec![(1, "world".into(), 4, None, amount, amount)],
+                other_comms: [amount, amount],
+                undone: amount,
+            },
+        },
+        Kind::JournalCalls {
+            calls: JournalCalls {
+                worker,
+                journal: amount,
+                kept: Some(50),
+                rows: vec![JournalRow {
+                    procedure: "MPI_Bcast".into(),
+                    place: "main+0x10 (heat)".into(),
+                    calls: amount,
+                }],
+                other_places: 1,
+                others: amount,
+            },
+        },
+    ]
+}
+
+#[test]
+fn the_sample_has_all_kinds() {
+    let names: BTreeSet<&str> = every_kind().iter().map(Kind::name).collect();
+    assert_eq!(names.len(), Kind::NAMES.len());
 }
 
 /// Creates a file with the records of [`every_kind`].

@@ -192,6 +192,9 @@ macro_rules! kinds {
         }
 
         impl $kind {
+            /// Names of all kinds.
+            pub const NAMES: &[&str] = &[$($name),*];
+
             /// Returns the name of the kind, as in JSON.
             pub fn name(&self) -> &'static str {
                 match self {
@@ -285,7 +288,7 @@ kinds! {
             calls: u64,
             points: Vec<(String, u64)>,
         },
-        /// An idle spare has replayed a worker's set-up phase in a child process.
+        /// A process beside this rank has replayed a worker's set-up phase.
         TrialReplay = "rehearsal" {
             worker: Worker,
             /// Bytes of the journal.
