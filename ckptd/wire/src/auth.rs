@@ -98,7 +98,10 @@ pub fn read_tokens(path: &Path) -> io::Result<Vec<Vec<u8>>> {
         ));
     }
     let mut text = String::new();
-    file.take(MAX_FILE_BYTES).read_to_string(&mut text)?;
+    // A file that is too long must not lose the end of a token.
+    if file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text)? as u64 > MAX_FILE_BYTES {
+        return Err(refuse("a file of tokens must have at most 64 KiB"));
+    }
     let tokens: Vec<Vec<u8>> = text
         .lines()
         .map(|line| line.trim().as_bytes().to_vec())
@@ -183,5 +186,8 @@ mod tests {
         assert!(read_tokens(&path).is_err());
         write("\n", 0o600);
         assert!(read_tokens(&path).is_err());
+        // 63 lines of 1041 characters are longer than 64 KiB.
+        write(&format!("{}\n", "a".repeat(1040)).repeat(63), 0o600);
+        assert!(read_tokens(&path).is_err_and(|why| why.to_string().contains("64 KiB")));
     }
 }

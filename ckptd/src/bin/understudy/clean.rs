@@ -47,7 +47,7 @@ impl Arguments {
             })?;
             all.extend(torn);
         }
-        let (mut freed, mut is_well) = (0, true);
+        let (mut freed, mut removed, mut is_well) = (0, 0, true);
         for leftover in &all {
             let (path, kind) = (leftover.path(), leftover.kind);
             let size = size(&path);
@@ -61,6 +61,7 @@ impl Arguments {
                 continue;
             }
             freed += size;
+            removed += 1;
             print(format!("{} ({kind}, {})\n", path.display(), bytes(size)))?;
         }
         let verb = if self.dry_run {
@@ -68,7 +69,7 @@ impl Arguments {
         } else {
             "freed"
         };
-        let files = count(all.len(), "file", "files");
+        let files = count(removed, "file", "files");
         print(format!("{} in {files} {verb}\n", bytes(freed)))?;
         Ok(verdict(is_well))
     }
@@ -86,7 +87,12 @@ fn torn_epochs(directory: &Path) -> io::Result<Vec<Leftover>> {
                 .iter()
                 .any(|kind| text.contains(kind));
         let path = directory.path().join(&name);
-        let changed = path.symlink_metadata()?.modified()?;
+        let changed = match path.symlink_metadata() {
+            Ok(metadata) => metadata.modified()?,
+            // The writer has renamed or removed the file since the directory was listed.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(error),
+        };
         // The writer may be on another node.
         let is_quiet = SystemTime::now()
             .duration_since(changed)
