@@ -14,7 +14,7 @@
 
 #![allow(unsafe_code)]
 
-use super::slot::{Extent, Slot};
+use super::slot::Slot;
 use super::store_config::StoreConfig;
 use super::store_error::StoreError;
 use crate::PAGE_SIZE;
@@ -300,28 +300,6 @@ impl Arena {
             sums.resize(target as usize, 0);
         }
         self.open = target;
-        Ok(())
-    }
-
-    /// Makes the memory of open, free slots present.
-    pub fn populate(&self, extent: Extent) -> Result<(), StoreError> {
-        let bytes = extent.len as usize * PAGE_SIZE;
-        let start = self.ptr(extent.first);
-        // SAFETY: the slots are open and free; populating does not change their content.
-        let rc = unsafe { libc::madvise(start.cast(), bytes, libc::MADV_POPULATE_WRITE) };
-        if rc == 0 {
-            return Ok(());
-        }
-        let source = io::Error::last_os_error();
-        if source.raw_os_error() != Some(libc::EINVAL) {
-            let pages = extent.len;
-            return Err(StoreError::Populate { pages, source });
-        }
-        // Kernels before 5.14 do not have MADV_POPULATE_WRITE.
-        for page in 0..extent.len as usize {
-            // SAFETY: the slot is open, so its memory is writable, and no code uses its content.
-            unsafe { start.add(page * PAGE_SIZE).write_volatile(0) };
-        }
         Ok(())
     }
 

@@ -290,32 +290,6 @@ impl PageStore {
         AddrRange::new(start, start + (end - first) * PAGE_SIZE as u64)
     }
 
-    /// Makes the memory for the next `alloc(n)` present, outside of the program's pause.
-    ///
-    /// # Errors
-    /// Errors of [`PageStore::alloc`], and [`StoreError::Populate`].
-    pub fn reserve(&mut self, n: u64) -> Result<(), StoreError> {
-        for extent in self.plan(n)? {
-            self.arena.open_up_to(extent.end())?;
-            self.arena.populate(extent)?;
-        }
-        Ok(())
-    }
-
-    /// Returns the memory that the next `alloc(n)` will probably use, for prefaulting.
-    pub fn next_allocation(&mut self, n: u64) -> Vec<AddrRange> {
-        let plan = self.plan(n).unwrap_or_default();
-        let is_open = plan
-            .iter()
-            .all(|extent| self.arena.open_up_to(extent.end()).is_ok());
-        let range = |extent: &Extent| self.range(extent.first.0, extent.end());
-        if is_open {
-            plan.iter().map(range).collect()
-        } else {
-            Vec::new()
-        }
-    }
-
     /// Returns the memory of free slots, except the lowest `keep`, to the kernel.
     ///
     /// # Errors

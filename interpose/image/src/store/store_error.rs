@@ -19,13 +19,6 @@ pub enum StoreError {
         bytes: usize,
         source: io::Error,
     },
-    /// Memory could not be touched ahead of time.
-    #[error("cannot populate {pages} pages of the page store")]
-    Populate {
-        /// Requested pages.
-        pages: u64,
-        source: io::Error,
-    },
     /// Free memory could not be returned to the kernel.
     #[error("cannot give back {pages} pages of the page store")]
     GiveBack {

@@ -4,6 +4,7 @@
 
 use super::support::*;
 use crate::PAGE_SIZE;
+use crate::prefault::Prefault;
 use crate::store::{ArenaFiles, Extent, PageStore, Slot, StoreError};
 use std::collections::BTreeSet;
 
@@ -59,7 +60,7 @@ fn allocate_at_random(mut store: PageStore) {
                 store.release(extents);
             }
             7 => store.give_back(random.below(2000)).unwrap(),
-            _ => store.reserve(random.below(100)).unwrap(),
+            _ => Prefault::start(store.take_untouched(random.below(100))).wait(),
         }
         let live: u64 = taken.iter().flat_map(|(e, _)| e).map(|e| e.len).sum();
         assert_eq!(store.live(), live);

@@ -6,6 +6,7 @@ use super::support::*;
 use crate::PAGE_SIZE;
 use crate::capture::{CaptureOptions, capture};
 use crate::pages::AddrRange;
+use crate::prefault::Prefault;
 use crate::restore::load_all;
 use crate::store::ArenaFiles;
 use std::time::{Duration, Instant};
@@ -51,7 +52,7 @@ fn measure(choice: Tracking, megabytes: u64, percent: u64, outlives: bool) {
         let dirty_all = || dirty.iter().for_each(|&page| user.write(page, 100 + round));
         dirty_all();
         copies.push(plain_copy(&user, &dirty, &mut flat));
-        rank.store.reserve(dirty.len() as u64).unwrap();
+        Prefault::start(rank.store.take_untouched(dirty.len() as u64)).wait();
         let layout = user.layout();
         let epoch = Epoch(rank.image.epoch().0 + 1);
         let mut delta = None;

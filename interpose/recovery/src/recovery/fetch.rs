@@ -165,7 +165,7 @@ pub fn prepare_stored_replicas(rt: &Runtime, plan: &Plan, me: Worker) -> Option<
         .count() as u64;
     let keep = &mut *copies::replicas(rt);
     let pages = awaited * keep.own.image.page_count();
-    (pages > 0).then(|| Prefault::start(keep.store.next_allocation(pages)))
+    (pages > 0).then(|| Prefault::start(keep.store.take_untouched(pages)))
 }
 
 /// Makes the epoch that was read from the disk, if any, this worker's own replica.
