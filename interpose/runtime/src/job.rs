@@ -59,14 +59,15 @@ pub fn init(rt: &Runtime) -> Result<(), Rewound> {
     let layers = config
         .buddy_offset
         .unwrap_or_else(|| locations.most_per_node());
-    let outlives = all.allreduce_min_max(Extreme::Least, &[u64::from(copies::can_store_persist())]);
-    let outlives = outlives.unwrap_or_else(|error| abort::await_restart_after_init(rt, error));
     let too_few_workers = config.check_workers(worker_count).err();
     let scheme = match too_few_workers {
         // A single worker has no buddy.
         None if worker_count == 1 => Scheme::Copies(0),
         Some(_) => Scheme::Copies(1.min(worker_count - 1)),
-        None => config.effective_scheme(outlives == [1] && locations.are_on_one_node(worker_count)),
+        None => {
+            let on_one_node = locations.are_on_one_node(worker_count);
+            config.effective_scheme(on_one_node && can_all_stores_persist(rt, all))
+        }
     };
     let mismatch = mismatch
         .or_else(|| no_domain(&locations))
@@ -115,6 +116,15 @@ pub fn init(rt: &Runtime) -> Result<(), Rewound> {
         true => Err(recovery::restart_from_disk(rt)),
         false => Ok(()),
     }
+}
+
+/// True if the page store of every worker can outlive its process.
+///
+/// Collective over all workers.
+fn can_all_stores_persist(rt: &Runtime, all: RealComm) -> bool {
+    let own = [u64::from(copies::can_store_persist())];
+    let least = all.allreduce_min_max(Extreme::Least, &own);
+    least.unwrap_or_else(|error| abort::await_restart_after_init(rt, error)) == [1]
 }
 
 /// Stores the state of the job, and registers functions that need this state.
@@ -302,8 +312,8 @@ pub fn end_of_sessions(rt: &Runtime) -> Result<(), Rewound> {
 pub fn await_permission_to_end(rt: &Runtime) -> Result<(), Rewound> {
     while let Some(may_end) = fault::may_end() {
         cut::point(rt)?;
-        let votes = world::private(rt).gather(&[u8::from(may_end)]);
-        if !recovery::check_own(rt, votes, NO_END)?.contains(&0) {
+        let least = world::private(rt).allreduce_min_max(Extreme::Least, &[u64::from(may_end)]);
+        if recovery::check_own(rt, least, NO_END)? == [1] {
             break;
         }
         std::thread::sleep(VOTE_INTERVAL);
