@@ -140,8 +140,10 @@ test: setup examples ## run the tests: every promise once
 	    wait $$products && { $(JOBS); } || failed=1; exit $$failed
 
 # Names of tests that run a job of each kind.
-QUICK := conformance::messages_of_all_modes conformance::collectives conformance::communicators promise:: symbols::the_preload_library_exports \
-         sweep::heat2d_survives inert::ordinary_programs kill_inside::a_worker_may_die_at_any_point_of_a_checkpoint \
+QUICK := conformance::messages_of_all_modes conformance::collectives \
+         conformance::communicators promise:: symbols::the_preload_library_exports \
+         sweep::heat2d_survives inert::ordinary_programs \
+         kill_inside::a_worker_may_die_at_any_point_of_a_checkpoint \
          limits::the_death_of_an_idle_spare limits::without_a_spare_left
 
 quick: both ## run the unit tests and a few jobs (two minutes after a build)

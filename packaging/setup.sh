@@ -224,7 +224,8 @@ write_env() {
 need gcc "to compile (MPI's mpicc calls it)" "install it (Debian: apt-get install gcc libc6-dev)."
 need g++ "to compile the C++ example" "install it (Debian: apt-get install g++)."
 need ar "to build libraries" "install it (Debian: apt-get install binutils)."
-need cargo "to build understudy" "install Rust (see rust-version in Cargo.toml for the oldest release) and put ~/.cargo/bin on your PATH."
+need cargo "to build understudy" \
+    "install Rust (oldest: rust-version in Cargo.toml) and put ~/.cargo/bin on your PATH."
 
 mkdir -p "$env_dir"
 if command -v flock >/dev/null 2>&1; then

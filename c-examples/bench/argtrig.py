@@ -146,15 +146,18 @@ def undisturbed(bench, arguments):
         paper = PAPER_MORE.get(ranks, {})
         table = Table(f"No failure, {ranks} ranks, {unknowns(arguments, ranks)} unknowns "
                       "(tables 5.5 and 5.6, figure 5.3)", "way", "processor time", "more than base",
-                      "least", "wall time", "thesis: more than base", "additional memory of a process",
-                      "one checkpoint", "ratio to diskless", "thesis", "bytes of a process")
+                      "least", "wall time", "thesis: more than base",
+                      "additional memory of a process", "one checkpoint",
+                      "ratio to diskless", "thesis", "bytes of a process")
         sums = {way: memory(bench, arguments, way, ranks) for way in WAYS}
         diskless = median(ways.of("diskless", "checkpoint"))
         for way in WAYS:
             used, base = ways.processor(way), ways.processor("base")
             more = [f"{(ways.ratio(used, base) - 1) * 100:+.1f} %", f"{(min(used) / min(base) - 1) * 100:+.1f} %"] if way != "base" else ["", ""]
             wall = f"{(ways.ratio(ways.wall(way), ways.wall('base')) - 1) * 100:+.1f} %" if way != "base" else duration(median(ways.wall(way)))
-            extra = f"{(sums[way] - sums['base']) / ranks:+.1f} MiB" if way != "base" else f"{sums[way] / ranks:.1f} MiB without checkpoints"
+            extra = f"{sums[way] / ranks:.1f} MiB without checkpoints"
+            if way != "base":
+                extra = f"{(sums[way] - sums['base']) / ranks:+.1f} MiB"
             cells = ["", "", "", ""]
             if way in ("disk", "diskless"):
                 cost = median(ways.of(way, "checkpoint"))
@@ -260,10 +263,11 @@ def failure(bench, arguments):
         plain = Ways(bench, arguments, ranks, ways=("base",))
         ways = with_failures(bench, arguments, ranks, 1)
         lost = moments(arguments, 1)[0]
-        table = Table(f"A failure after {lost} of {arguments.iterations} iterations, {ranks} ranks, "
-                      f"{unknowns(arguments, ranks)} unknowns (tables 5.7 and 5.8)", "way",
-                      "wall time, ratio to base undisturbed", "processor time", "thesis",
-                      "until all data are restored", "rollback", "ratio to the lost iterations' time")
+        table = Table(f"A failure after {lost} of {arguments.iterations} iterations, "
+                      f"{ranks} ranks, {unknowns(arguments, ranks)} unknowns (tables 5.7 and 5.8)",
+                      "way", "wall time, ratio to base undisturbed", "processor time", "thesis",
+                      "until all data are restored", "rollback",
+                      "ratio to the lost iterations' time")
         for way in ways.runs:
             wall = ways.ratio(ways.wall(way), plain.wall("base"))
             used = ways.ratio(ways.processor(way), plain.processor("base"))
@@ -284,9 +288,9 @@ def failures(bench, arguments):
     plain = Ways(bench, arguments, ranks, ways=("base",))
     ways = ("base", *KEPT, "ours")
     names = [cell for way in ways for cell in (way, *(("thesis",) if way != "ours" else ()), "recoveries")]
-    table = Table(f"Several failures, {ranks} ranks, {unknowns(arguments, ranks)} unknowns: processor "
-                  "time, ratio to base undisturbed; time of recoveries, with their rollbacks except for "
-                  "`ours` (tables 5.9 and 5.10)", "failures", *names)
+    table = Table(f"Several failures, {ranks} ranks, {unknowns(arguments, ranks)} unknowns: "
+                  "processor time, ratio to base undisturbed; time of recoveries, with their "
+                  "rollbacks except for `ours` (tables 5.9 and 5.10)", "failures", *names)
     for count, paper in PAPER_FAILURES.items():
         runs = with_failures(bench, arguments, ranks, count)
         cells = []

@@ -118,9 +118,9 @@ def turns(bench, arguments):
             printed = bench.run("turns", *options, layer=True, INTERVAL="10s")
             runs.append({name: float(value) for name, value in printed})
     funnelled, multiple = sides.values()
-    table = Table("MPI lock: MPI_Comm_rank in a program that has requested MPI_THREAD_FUNNELED, and in "
-                  "one that has requested MPI_THREAD_MULTIPLE", "called by", "FUNNELED", "MULTIPLE",
-                  "more", "best", "aim")
+    table = Table("MPI lock: MPI_Comm_rank in a program that has requested MPI_THREAD_FUNNELED, "
+                  "and in one that has requested MPI_THREAD_MULTIPLE", "called by", "FUNNELED",
+                  "MULTIPLE", "more", "best", "aim")
     for name, title in TURNS.items():
         usual = [run.get(name, run["several"]) for run in funnelled]
         own = [run[name] for run in multiple]
@@ -229,12 +229,15 @@ def first_once(bench, static, dynamic):
 
 
 def first(bench, arguments):
-    columns = [f"{what} of the {number}" for number in ("first", "second", "third", "fourth") for what in ("capture", "commit")]
-    table = Table("First checkpoints after the set-up phase, all dynamic data dirty", "data + static data per rank", *columns)
+    numbers, figures = ("first", "second", "third", "fourth"), ("capture", "commit")
+    columns = [f"{figure} of the {number}" for number in numbers for figure in figures]
+    table = Table("First checkpoints after the set-up phase, all dynamic data dirty",
+                  "data + static data per rank", *columns)
     for static, dynamic in ((64, 16), (512, 128)):
         runs = [first_once(bench, static, dynamic) for _ in range(arguments.repetitions)]
-        table.row(f"{dynamic} + {static} MiB",
-                  *(duration(median(run[shown][figure] for run in runs)) for shown in range(SHOWN) for figure in (0, 1)))
+        shown = [duration(median(run[checkpoint][figure] for run in runs))
+                 for checkpoint in range(SHOWN) for figure in range(len(figures))]
+        table.row(f"{dynamic} + {static} MiB", *shown)
 
 
 # Activity of the program's threads meanwhile, their number, and the number of calls between two
@@ -262,7 +265,8 @@ def threads_once(bench, what, count, between):
 def threads(bench, arguments):
     """Measures the time in which a cut stops all threads of the program."""
     table = Table("Threads of the program in each of 2 ranks: additional time of a cut", "threads",
-                  "Allreduce", "with a cut", "pause", "more than without threads", "best", "capture")
+                  "Allreduce", "with a cut", "pause", "more than without threads", "best",
+                  "capture")
     sides = {row: [] for row in THREADS}
     for _ in range(arguments.repetitions):
         for row, runs in sides.items():
@@ -320,7 +324,8 @@ def recover_once(bench, static, dynamic):
 def recovery(bench, arguments):
     names = ("kill to resumed", "detect", *STAGES, "first iteration")
     table = Table("Recovery: from the kill to the replacement's first iteration (fetch, load and "
-                  "reprotect: times of the replacement)", "data + static data per rank", *names, "aim")
+                  "reprotect: times of the replacement)", "data + static data per rank", *names,
+                  "aim")
     for static, dynamic, aim in ((64, 16, 0.08), (512, 128, 0.2)):
         runs = [recover_once(bench, static, dynamic) for _ in range(arguments.repetitions)]
         total = median(run["kill to resumed"] for run in runs)
@@ -365,15 +370,18 @@ def idle(bench, arguments):
                     time.sleep(2)
                     shares.append((jobs.cpu_ns(spare) - before) / (time.monotonic_ns() - begin))
                 job.communicate(timeout=jobs.LIMIT_S)
-    table = Table("Memory of 2 ranks with 16 MiB of data each (with understudy: and of a spare), and an "
-                  "idle spare", "what", "without", "with", "ratio")
+    table = Table("Memory of 2 ranks with 16 MiB of data each (with understudy: and of a spare), "
+                  "and an idle spare", "what", "without", "with", "ratio")
     for index, name in enumerate(("resident, sum", "proportional, sum")):
         without, with_layer = (median(row[index] for row in rows[layer]) for layer in (False, True))
         table.row(name, f"{without:.0f} MiB", f"{with_layer:.0f} MiB", f"{with_layer / without:.2f}")
     table.row("an idle spare's share of a core", "", f"{median(shares) * 100:.2f} %", "")
 
 
-SECTIONS = {"calls": calls, "remote": remote, "turns": turns, "pause": pause, "first": first, "threads": threads, "recovery": recovery, "start": start, "idle": idle}
+SECTIONS = {
+    "calls": calls, "remote": remote, "turns": turns, "pause": pause, "first": first,
+    "threads": threads, "recovery": recovery, "start": start, "idle": idle,
+}
 
 if __name__ == "__main__":
     main("Measures what understudy costs.", SECTIONS, needed="calls")

@@ -34,8 +34,10 @@ def compare(bench, arguments, program, what, error_aim):
         for ranks in arguments.processes:
             runs = runs_of(bench, arguments, program, particles, ranks)
             collisions = runs["reverse"][0]["collisions"]
-            table = Table(f"{what}: {particles} particles, {collisions:.0f} collisions of {arguments.pairs} pairs, {ranks} "
-                          f"process{'es, each' if ranks > 1 else ''}", "scheme", "forward", "ratio to reverse", "best", "saved", "back to the beginning",
+            table = Table(f"{what}: {particles} particles, {collisions:.0f} collisions of "
+                          f"{arguments.pairs} pairs, {ranks} "
+                          f"process{'es, each' if ranks > 1 else ''}", "scheme", "forward",
+                          "ratio to reverse", "best", "saved", "back to the beginning",
                           "forward and back, ratio to optimal's forward", "error")
             reverse, optimal = runs["reverse"], runs["optimal"]
             for scheme, own in runs.items():

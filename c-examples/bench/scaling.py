@@ -101,7 +101,8 @@ def mib(value):
 def memory(bench, arguments):
     table = Table("Memory of a worker by part, static data stored as a log (figure 3a)", "workers",
                   "static data", "their log", "log / static data", "replica of the rest",
-                  "a checkpoint's pages", "proportional set size", "that of a rank without understudy")
+                  "a checkpoint's pages", "proportional set size",
+                  "that of a rank without understudy")
     for workers in over_workers(arguments):
         thinned, dynamic, own = [], [], []
 

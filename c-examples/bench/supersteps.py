@@ -60,9 +60,10 @@ def supersteps(bench, arguments):
     for _ in range(arguments.repetitions):
         for side in sides.values():
             side.once(bench, arguments)
-    table = Table(f"relax, {arguments.side} x {arguments.side} cells, {arguments.steps} supersteps, "
-                  f"{RANKS} ranks, a checkpoint every {EVERY}", "way", "processor time",
-                  "ratio to the first row", "ratio to the row before", "best", "aim", "wall time",
+    table = Table(f"relax, {arguments.side} x {arguments.side} cells, "
+                  f"{arguments.steps} supersteps, {RANKS} ranks, a checkpoint every {EVERY}",
+                  "way", "processor time", "ratio to the first row", "ratio to the row before",
+                  "best", "aim", "wall time",
                   "captured / one array", "kill to resumed")
     first = sides["by hand"]
     before = first
