@@ -107,7 +107,7 @@ impl SystemVObjects {
         self.slots().iter().filter_map(Slot::object)
     }
 
-    /// True if an object has found no free slot, and is therefore missing in the table.
+    /// True if an object has found no free slot: the table lacks the object.
     pub fn has_overflowed(&self) -> bool {
         self.has_overflowed.load(Ordering::Relaxed) != 0
     }

@@ -1,4 +1,4 @@
-//! Functions of the two copies of the shim, in the runtime's namespace and in the MPI namespace.
+//! Functions of both copies of the shim: in the runtime's and in the MPI namespace.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_void};
@@ -134,7 +134,7 @@ impl Drop for DescriptorRight {
     }
 }
 
-/// Calls fork(2) while no other thread is moving a new descriptor to the range of its side.
+/// Calls fork(2) while no other thread is moving a new descriptor ([`DescriptorRight`]).
 ///
 /// A child that is forked during such a move would inherit the descriptor with its first number,
 /// and no code of the child would close that descriptor.

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 pub use understudy_abi::mpi_lock::MULTIPLE_THREADS;
 
-/// A checkpoint is in progress, and calls must advance the checkpoint.
+/// Checkpoint in progress, which calls must advance.
 pub const PENDING: u8 = 1;
 /// The workers must agree on a cut at whatever communication calls they are in.
 ///
@@ -11,7 +11,7 @@ pub const PENDING: u8 = 1;
 pub const CUT_REQUESTED: u8 = 2;
 /// The workers are agreeing on a cut at whatever communication calls they are in.
 pub const AGREEING: u8 = 4;
-/// A rollback repeats a blocking call that had started requests before the cut.
+/// Repetition, after a rollback, of a blocking call that had started requests before the cut.
 pub const RESUMES: u8 = 8;
 
 const _: () = assert!(MULTIPLE_THREADS & (PENDING | CUT_REQUESTED | AGREEING | RESUMES) == 0);

@@ -22,7 +22,7 @@ pub(super) fn main_block() -> usize {
     control_block::address()
 }
 
-/// Code of the preload library for the lock, and a function that looks up the program's symbols.
+/// Code of the preload library for the lock, and a lookup function for the program's symbols.
 struct PreloadLibrary {
     code: MpiLockCode,
     symbol: fn(&str) -> u64,
@@ -214,7 +214,7 @@ pub fn owns_lock(frame: &Frame) -> bool {
     is_lock_release(return_address as u64)
 }
 
-/// True if the running handler is the outermost one and its call has acquired the MPI lock.
+/// True in the outermost handler, if its call has acquired the MPI lock.
 fn outermost_owns_lock() -> bool {
     // SAFETY: the frame lies at the top of the runtime's stack while a handler runs.
     top_frame().is_some_and(|frame| owns_lock(unsafe { &*frame }))

@@ -13,7 +13,7 @@
 //!                                   │ handler's frames  │
 //! ```
 //!
-//! When a handler has returned, the program usually resumes after its call, with the registers in
+//! After the return of a handler, the program usually resumes after its call, with the registers in
 //! the frame. A recovery *rewinds* the frame instead: the frame of the last cut replaces the frame
 //! of the call. Then the program resumes by making the call that the new frame describes.
 //!
