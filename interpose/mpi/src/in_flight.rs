@@ -28,7 +28,7 @@ use std::mem::take;
 use std::sync::{Mutex, PoisonError};
 use understudy_numbers::{Generation, Worker};
 
-/// Memory that was in flight when its owner was dropped, and the MPI instances.
+/// Buffers that were in flight when their owner was dropped, each with its MPI instance.
 type KeptMemory = Vec<(Generation, Box<dyn Any + Send>)>;
 
 /// Kept memory; process-wide, because `Drop` has no access to the `Runtime`.

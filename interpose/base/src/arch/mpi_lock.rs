@@ -22,7 +22,7 @@ pub(super) fn main_block() -> usize {
     control_block::address()
 }
 
-/// Code of the preload library for the lock, and a lookup function for the program's symbols.
+/// Code of the preload library for the lock, and a lookup of the program's symbols.
 struct PreloadLibrary {
     code: MpiLockCode,
     symbol: fn(&str) -> u64,
