@@ -1,7 +1,7 @@
 //! Map of the addresses, descriptors and pthread keys of a process.
 //!
 //! ```text
-//!   0x0000_0002_0000  stub page: code that replaces calls of libc and ld.so that map memory
+//!   0x0000_0002_0000  stub page: code that replaces system calls such as mmap(2)
 //!   0x0000_0040_0000… the program and its heap (program side)
 //!   0x1f00_0000_0000  ld.so's heap for the program side
 //!   0x1f80_0000_0000  ld.so's heap for the runtime side
@@ -31,11 +31,12 @@ pub const ZONE_TAG: usize = ZONE_START >> ZONE_SHIFT;
 
 /// Page of code that replaces the system calls `mmap`, `mremap` and `shmat`.
 ///
-/// The page lies below 4 GiB, because its address must fit a 32-bit constant, and below any
-/// program.
+/// The calls are those of ld.so and of the libcs of the runtime and MPI sides. The page lies below
+/// 4 GiB, because patched instructions load addresses in the page as 32-bit constants. The page
+/// also lies below the addresses of any program.
 pub const STUB_PAGE: usize = 0x2_0000;
 
-/// ld.so's heap for the program side: link maps, and TLS of libraries opened late.
+/// ld.so's heap for the program side: link maps, and TLS of libraries opened by dlopen(3).
 pub const PROGRAM_LD_HEAP: usize = 0x1f00_0000_0000;
 /// ld.so's heap for the runtime side.
 pub const RUNTIME_LD_HEAP: usize = 0x1f80_0000_0000;
@@ -49,14 +50,15 @@ pub const RUNTIME_STACK_SIZE: usize = 16 << 20;
 
 /// First descriptor number of the runtime side; lower numbers belong to the program side.
 pub const RUNTIME_FD_BASE: c_int = 600;
-/// First descriptor number of the MPI side; lower numbers belong to the runtime side.
+/// First descriptor number of the MPI side, and end of the runtime side's numbers.
 pub const MPI_FD_BASE: c_int = 768;
 
 /// First pthread key of the runtime side; lower keys belong to the program side.
 ///
-/// Each libc numbers its keys independently, but all share the slots of the thread's control block.
+/// Each libc numbers its keys independently, but all libcs store the values of a thread's keys in
+/// one control block. Equal keys of two sides would therefore have one value.
 pub const RUNTIME_FIRST_KEY: u32 = 512;
-/// First pthread key of the MPI side.
+/// First pthread key of the MPI side, and end of the runtime side's keys.
 pub const MPI_FIRST_KEY: u32 = 768;
 
 const _: () = assert!(ZONE_START == 0x2000_0000_0000 && ZONE_END == 0x2800_0000_0000);

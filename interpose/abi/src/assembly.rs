@@ -3,8 +3,9 @@
 
 /// Surrounds instructions that switch to another stack, and restores the stack pointer.
 ///
-/// The stack pointer is saved in rbp, which the instructions must preserve. A debugger finds the
-/// caller through rbp, so the function must begin with `.cfi_startproc`.
+/// The stack pointer is saved in rbp, which the instructions must preserve. The macro also emits
+/// unwind directives, by which a debugger finds the caller through rbp. The function that uses the
+/// macro must therefore begin with `.cfi_startproc`.
 #[macro_export]
 macro_rules! on_other_stack {
     ($($line:literal),* $(,)?) => {
@@ -17,7 +18,7 @@ macro_rules! on_other_stack {
     };
 }
 
-/// Returns from a signal handler (rt_sigreturn(2)), as the kernel's `sa_restorer`.
+/// Returns from a signal handler (rt_sigreturn(2)); for the field `sa_restorer` of an action.
 ///
 /// # Safety
 /// The stack pointer must be at the kernel's signal frame.

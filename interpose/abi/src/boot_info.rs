@@ -19,7 +19,8 @@ pub struct BootInfo {
     pub require: u32,
     /// 1 if the runtime must not print why it refuses to protect the program.
     ///
-    /// The value is 1 for programs that may load MPI late, or never.
+    /// The value is 1 for programs that are not linked with libmpi, and may load it late or never,
+    /// unless `UNDERSTUDY_LATE` is on.
     pub quiet: u32,
     /// Environment from the launcher: null-terminated array of `NAME=value`.
     pub environment: *const *const c_char,
@@ -53,7 +54,7 @@ pub struct BootInfo {
     pub mpi_shim: *mut c_void,
     /// Copy of the original standard error, for understudy's messages.
     ///
-    /// The messages do not pass through the relay.
+    /// Messages that are written to this descriptor do not pass through the relay.
     pub messages: c_int,
     /// Copy of the original standard output, which does not pass through the relay.
     pub output: c_int,
@@ -70,17 +71,19 @@ pub struct BootInfo {
         unsafe extern "C" fn(c_int),
         unsafe extern "C" fn() -> bool,
     ),
-    /// Number of threads that the program side has created so far.
+    /// Number of threads that the program side has created or tried to create so far.
     ///
     /// The preload library updates the number.
     pub program_threads: *const u32,
-    /// Number of the program side's timers that start threads; each counts as one more thread.
-    pub program_timer_threads: *const u32,
-    /// Number of mappings of the program side so far that other processes may share.
+    /// Number of timers that start threads and that the program side has requested so far.
     ///
-    /// The preload library updates the number.
+    /// For each such timer, `program_threads` also counts one thread.
+    pub program_timer_threads: *const u32,
+    /// Number of requests of the program side for shared mappings or huge pages so far.
+    ///
+    /// Requests for anonymous shared mappings do not count. The preload library updates the number.
     pub program_shared_maps: *const u32,
-    /// Number of protection keys that the program side has allocated.
+    /// Number of protection keys that the program side has requested.
     pub program_protection_keys: *const u32,
     /// Calls of the program side that leave state in the kernel.
     ///
@@ -88,7 +91,7 @@ pub struct BootInfo {
     pub program_kernel_use: *const KernelUse,
     /// Process number that the program side sees.
     pub program_process_number: *const SeenNumber,
-    /// Processor time and resource usage that the program side sees in addition to its own.
+    /// Processor time and resource usage that are added to the kernel's values for the program.
     pub program_processor_time: *const CarriedTime,
     /// Makes libc's procedures add `program_processor_time` to their results from now on.
     pub carry_processor_time: unsafe extern "C" fn(),
@@ -100,7 +103,9 @@ pub struct BootInfo {
     pub program_dlsym: unsafe extern "C" fn(*const c_char) -> *mut c_void,
     /// Base-namespace `dlclose`.
     pub program_dlclose: unsafe extern "C" fn(*mut c_void) -> c_int,
-    /// Stores the addresses of libc's procedures in
+    /// Writes the addresses of libc's procedures to an array.
+    ///
+    /// The order is that of
     /// [`libc_procedures::LIBC_PROCEDURES`](crate::libc_procedures::LIBC_PROCEDURES).
     pub program_libc_procedures: unsafe extern "C" fn(*mut *mut c_void),
     /// Routes the calling thread's calls of libc's procedures to the runtime (true) or libc
@@ -121,7 +126,7 @@ pub struct BootInfo {
     /// Base-namespace `dl_iterate_phdr`.
     pub program_iterate_phdr:
         unsafe extern "C" fn(callback: *const c_void, data: *mut c_void) -> c_int,
-    /// Sixteen integers of the program side for predefined attributes.
+    /// Sixteen integers of the program side, the values of predefined attributes.
     ///
     /// The address of the integers is equal in every rank.
     pub attribute_cells: *mut c_int,

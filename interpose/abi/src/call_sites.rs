@@ -38,8 +38,9 @@ impl CallSite {
 
 /// Returns the call sites in `code` of system call `number`, in ascending order.
 ///
-/// A site is omitted if an instruction between the load and `syscall` depends on its own address,
-/// on rax or on the stack: such an instruction could not be executed at another address.
+/// The instructions between the load and `syscall` are later executed at another address, with that
+/// address in rax and with one more return address on the stack. A site is therefore omitted if one
+/// of these instructions uses memory, rax or rsp, is a jump, or is of an unknown form.
 pub fn find(code: &[u8], number: u8) -> impl Iterator<Item = CallSite> + '_ {
     syscall_offsets(code).filter_map(move |syscall| site_before(code, syscall, number))
 }
@@ -90,11 +91,11 @@ fn are_movable(mut code: &[u8]) -> bool {
 
 /// Returns the length of the first instruction if it may be executed at another address.
 ///
-/// The operands of such an instruction are constants and registers other than rax, which contains
-/// the number of the system call, and rsp. The instruction consists of an optional REX prefix, the
-/// opcode, the ModRM byte and the constant. For example, `41 83 ca 40` is `or $0x40,%r10d`: REX.B
-/// (`41`) selects the upper eight registers, `83` is an operation with a constant of 8 bits, and
-/// `ca` names the operation (`or`) and register 2 of the eight.
+/// The operands of such an instruction are constants, and registers other than rax and rsp. The
+/// instruction consists of an optional REX prefix, the opcode, in most cases a ModRM byte, and the
+/// constant, if one is an operand. For example, `41 83 ca 40` is `or $0x40,%r10d`: REX.B (`41`)
+/// selects the upper eight registers, `83` is an operation with a constant of 8 bits, and `ca`
+/// names the operation (`or`) and register 2 of the eight.
 fn movable_length(code: &[u8]) -> Option<usize> {
     let (rex, prefix) = match code[0] {
         rex @ 0x40..=0x4f => (rex, 1),
@@ -107,7 +108,7 @@ fn movable_length(code: &[u8]) -> Option<usize> {
         // mov, add, or, and, sub, xor, cmp, test between two registers
         0x89 | 0x8b | 0x01 | 0x03 | 0x09 | 0x0b | 0x21 | 0x23 | 0x29 | 0x2b | 0x31 | 0x33
         | 0x39 | 0x3b | 0x85 => (true, 0),
-        // add, or, and, sub, xor, cmp and similar ones: 83 with a constant of 8 bits, 81 of 32
+        // add, or, adc, sbb, and, sub, xor, cmp: 83 with a constant of 8 bits, 81 with one of 32
         // bits
         0x83 => (false, 1),
         0x81 => (false, 4),

@@ -1,9 +1,9 @@
 //! Messages by which child processes of a rank report effects on files to the rank.
 //!
 //! The rank listens on a socket of the abstract name space (unix(7)). For each effect, a child
-//! connects and sends a [`Request`], followed by both names without their terminating zeros. The
-//! child makes the call that has the effect only after it has received an answer, which is one
-//! byte.
+//! connects and sends a [`Request`], followed by the effect's two names without their terminating
+//! zeros. The child makes the call that has the effect only after the child has received an answer,
+//! which is one byte.
 
 use core::ffi::CStr;
 
@@ -30,7 +30,7 @@ pub struct Request {
     pub other_directory: i32,
     /// Value that depends on the kind.
     pub value: i64,
-    /// Lengths of both names in bytes; [`NO_NAME`] for a name that is absent.
+    /// Lengths of the two names in bytes; [`NO_NAME`] for a name that is absent.
     pub lengths: [u32; 2],
 }
 
@@ -42,9 +42,9 @@ pub const LONGEST_NAME: usize = 4096;
 
 /// Answer: the child may make the call.
 pub const CALL_ALLOWED: u8 = 0;
-/// Answer: the child may make the call, and must report its return.
+/// Answer: the child may make the call, and must report the return of the call.
 ///
-/// The report is [`crate::effect::NAME_CREATED`].
+/// The kind of that report is [`crate::effect::NAME_CREATED`].
 pub const REPORT_RETURN: u8 = 1;
-/// Answer: the return has been recorded.
+/// Answer to a report of a return: the return has been recorded.
 pub const RETURN_NOTED: u8 = 2;

@@ -3,8 +3,8 @@
 
 /// Returns the address of the calling thread's control block.
 ///
-/// The block's word at fs:0x10 is its own address (glibc on x86-64, `tcbhead_t`). Hand-written
-/// entry code reads this word inline, because the code must change no other register.
+/// The block's word at fs:0x10 is its own address (glibc on x86-64, `tcbhead_t`). The assembly code
+/// of the entries reads this word itself, because a call of this function could change registers.
 #[inline(always)]
 pub fn address() -> usize {
     let block: usize;

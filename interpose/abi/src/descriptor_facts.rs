@@ -104,7 +104,7 @@ impl DescriptorFacts {
         self.is_name_awaited.store(value, Ordering::Relaxed);
     }
 
-    /// Returns true if the return of a call must be reported.
+    /// Returns true if returns of calls that can create a name must be reported.
     #[inline]
     pub fn is_name_awaited(&self) -> bool {
         self.is_name_awaited.load(Ordering::Relaxed) != 0

@@ -47,12 +47,12 @@ pub const NO_FOLLOW: i64 = 1;
 pub const NAME_CREATED: u32 = 12;
 /// Creation of a System V object, reported after the call.
 ///
-/// The object's identifier is in place of the directory's descriptor. The value is its kind
-/// ([`crate::system_v`]).
+/// The object's identifier is in place of the directory's descriptor. The value is the object's
+/// kind ([`crate::system_v`]).
 pub const SYSTEM_V_OBJECT: u32 = 13;
-/// Execution of a program without the preload library by a child.
+/// Execution, by a child, of a program that does not load the preload library.
 ///
-/// The name is the program's.
+/// The first name is that of the program.
 pub const UNSEEN_PROGRAM: u32 = 14;
 /// Creation of a POSIX message queue of the given name, reported after the call.
 ///

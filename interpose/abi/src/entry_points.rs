@@ -15,8 +15,8 @@ pub struct EntryPoints {
     pub slot_count: u32,
     /// Targets of the thunks, with the slot in `eax` and the caller's registers untouched.
     ///
-    /// The array has one target for each number of stack arguments in the call table (`STACK_WORDS`
-    /// of the generated source).
+    /// The array has one target for each number of stack arguments that procedures of the call
+    /// table have (`STACK_WORDS` of the generated source).
     pub enter: [*const c_void; ENTRIES],
     /// Function that the preload library calls to report effects ([`crate::effect::Hook`]).
     ///
@@ -37,7 +37,7 @@ pub struct EntryPoints {
     pub enter_libc_procedure: *const c_void,
 }
 
-/// Handler of a fatal signal, with a handler's arguments: signal, `siginfo_t`, `ucontext_t`.
+/// Handler of a fatal signal, with the arguments of a signal handler (sigaction(2)).
 ///
 /// Returns true if the signal's default action must follow.
 pub type FatalHook = unsafe extern "C" fn(c_int, *const c_void, *mut c_void) -> bool;

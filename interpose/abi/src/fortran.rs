@@ -11,9 +11,9 @@ use core::ffi::c_int;
 /// code receives the block as its fifth argument.
 pub const CLOSURE: usize = 1 << 63;
 
-/// Number added to a key that has address-sized integers as values.
+/// Number added to an attribute key whose values are address-sized integers.
 pub const INTEGER_KEY_OFFSET: c_int = 1 << 28;
-/// Bit that marks the address of a key's copy function.
+/// Bit that marks the address of an attribute key's copy function.
 ///
-/// The key's copy and delete functions take and return integers of the size of an address.
+/// The copy and delete functions of such a key take and return integers of the size of an address.
 pub const INTEGER_FUNCTION_MARK: usize = CLOSURE;

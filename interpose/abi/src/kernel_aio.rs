@@ -1,7 +1,7 @@
 //! Contexts of kernel AIO (io_setup(2)) of the program.
 //!
 //! The kernel does not report the number of pending requests. The preload library counts submitted
-//! requests, and the runtime compares the count with the ring of the context.
+//! requests, and the runtime subtracts the completed ones, which the context's ring shows.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 

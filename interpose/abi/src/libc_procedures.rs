@@ -56,7 +56,7 @@ pub const LIBC_PROCEDURE_COUNT: usize = 14;
 
 /// Slot of the call with which the program's main thread enters a recovery.
 ///
-/// The runtime makes the thread execute this call.
+/// The runtime makes the main thread execute this call.
 pub const RECOVER_SLOT: usize = LIBC_PROCEDURE_COUNT;
 /// Slot of the call that the preload library makes when the program ends with exit(3).
 pub const EXIT_SLOT: usize = LIBC_PROCEDURE_COUNT + 1;

@@ -12,10 +12,10 @@ pub const LD_HEAP_CLASSES: usize = 28;
 /// Number of regions of each heap; each size class uses one of them.
 pub const LD_HEAP_REGIONS: usize = 32;
 
-/// Memory of ld.so's heap for the program side, and the addresses of its next blocks.
+/// Access to ld.so's heap for the program side, and addresses of the heap's next blocks.
 #[repr(C)]
 pub struct LoaderHeap {
-    /// Bookkeeping of the heap, which is saved with its content.
+    /// Bookkeeping of the heap, which is saved together with the heap's content.
     pub state: *mut u8,
     pub state_length: usize,
     /// Bytes in use at the beginning of each region.

@@ -8,11 +8,13 @@ pub const QUERY_COUNT: usize = 6;
 /// Signals that a thread does not block while it has the MPI lock.
 ///
 /// The signals are SIGILL, SIGABRT, SIGBUS, SIGFPE and SIGSEGV; signal 32, which makes the thread
-/// leave the library; and signal 33, which ends threads of the library. Threads that the library
-/// creates inherit the mask.
+/// abandon its call of the MPI library; and signal 33, which ends threads of the MPI library. Such
+/// threads inherit the mask of the thread that has created them.
 pub const UNBLOCKED_SIGNALS: u64 = 1 << 3 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 10 | 1 << 31 | 1 << 32;
 
-/// Value of [`MpiLock::saved_mask`] if the mask is unchanged: no mask can block SIGKILL.
+/// Value of [`MpiLock::saved_mask`] if the mask is unchanged: the bit of SIGKILL.
+///
+/// SIGKILL cannot be blocked, so no real mask has this value.
 pub const MASK_UNCHANGED: u64 = 1 << 8;
 
 /// Work flag: the program has more than one thread.
@@ -21,9 +23,9 @@ pub const MULTIPLE_THREADS: u8 = 16;
 /// State of the MPI lock that the preload library and the runtime share.
 ///
 /// The state is on the runtime side and is not rolled back. The thread that has the lock runs on
-/// the runtime's stack, with the main thread's thread-local data. While a thread other than the
-/// main thread has the lock, the program's signal handlers must not run in this thread: either
-/// nearly all signals are blocked, or the program has no handlers.
+/// the runtime's stack, with the main thread's thread-local data. If this is not the main thread, a
+/// signal handler of the program would find the wrong thread-local data. Therefore either nearly
+/// all signals are blocked in the thread, or the program has no handlers.
 ///
 /// The preload library's frame of a call that has acquired the lock stores the arguments in the 64
 /// bytes below the saved frame pointer:
@@ -63,7 +65,7 @@ pub struct MpiLock {
     pub owner_thread_word: AtomicPtr<AtomicU32>,
     /// Nonzero in a replacement that has threads which the failed process had created.
     pub has_inherited_threads: AtomicU32,
-    /// Nonzero if the call waits for other processes and must release the lock.
+    /// Nonzero if the current call waits for other processes and must release the lock.
     ///
     /// The call is repeated after other threads have had the lock.
     pub must_repeat: AtomicU32,
@@ -98,7 +100,7 @@ pub struct MpiLock {
 pub struct MpiLockCode {
     /// Code that repeats the call whose arguments are below the frame pointer.
     pub repeat_call: usize,
-    /// Return address of the runtime's entry in this code.
+    /// Address in this code to which the runtime's entry returns.
     pub return_address: usize,
     /// Makes all calls take the lock from now on.
     pub enable: unsafe extern "C" fn(),
@@ -124,7 +126,7 @@ pub struct YieldingCallback {
     pub arguments: [u64; 5],
     /// Word with the address on the runtime's stack at which the next call's frame ends.
     ///
-    /// The stack grows downwards, so all data of that call are at lower addresses.
+    /// The stack grows downwards, so all data of the next call are at lower addresses.
     pub next_frame: *const AtomicUsize,
 }
 

@@ -8,8 +8,8 @@ pub struct SeenNumber {
     seen: AtomicI32,
     /// The replacement's own number (getpid(2)); zero in a process that is no replacement.
     ///
-    /// A forked child has a copy of this structure, and recognises by its own number that the seen
-    /// number is not its own.
+    /// A forked child has a copy of this structure. The child's number differs from this one, so
+    /// the child sees the kernel's numbers.
     owner: AtomicI32,
 }
 

@@ -1,9 +1,9 @@
 //! Processor time and resource usage that the program sees.
 //!
-//! The kernel's values of a replacement begin near zero. The program must not see a value decrease,
-//! so the replacement adds the difference between the failed process's values at the checkpoint and
-//! its own values at the takeover. For example, a process that had used 100 s at the checkpoint is
-//! replaced by one that has used 5 s: 95 s are added to each later result.
+//! The kernel's values of a replacement begin near zero, but the program must not see a value
+//! decrease. The replacement therefore adds a difference to each later result: the failed process's
+//! value at the checkpoint, less its own value at the takeover. For example, a process that had
+//! used 100 s at the checkpoint is replaced by one that has used 5 s: 95 s are added.
 
 use core::sync::atomic::{AtomicI32, AtomicI64, Ordering};
 

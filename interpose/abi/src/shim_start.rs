@@ -8,7 +8,9 @@ use core::ffi::{c_char, c_int};
 pub struct ShimStart {
     /// Null-terminated array of `NAME=value` that lives as long as the process.
     pub environment: *const *const c_char,
-    /// Lowest number of the namespace's descriptors, to which lower new descriptors are moved.
+    /// Lowest number of the namespace's descriptors.
+    ///
+    /// The shim moves a new descriptor with a lower number to a number from this one on.
     pub first_descriptor: c_int,
     /// Lowest pthread key that the namespace uses.
     pub first_key: u32,

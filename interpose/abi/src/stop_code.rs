@@ -10,9 +10,9 @@ pub const STOP_SIGNAL: c_int = 33;
 /// Mask of the signals that threads of the runtime and MPI sides do not block.
 ///
 /// Seven of the signals are caused by the thread itself (SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE,
-/// SIGSEGV, SIGSYS); signals 32 and 33 belong to glibc. All other signals belong to the program. If
-/// all threads of the program have blocked a signal, the kernel would deliver that signal to a
-/// thread of the runtime that has not blocked the signal.
+/// SIGSEGV, SIGSYS); signals 32 and 33 belong to glibc. All other signals belong to the program,
+/// and are blocked: otherwise the kernel would deliver a signal that all threads of the program
+/// have blocked to a thread of the runtime or MPI side.
 pub const OWN_SIGNALS: u64 = {
     const NUMBERS: [u32; 9] = [4, 5, 6, 7, 8, 11, 31, 32, 33];
     let mut mask = 0;
@@ -29,8 +29,8 @@ pub const OWN_SIGNALS: u64 = {
 /// The code is a handler of [`STOP_SIGNAL`], which is sent with a value (sigqueue(3)): the address
 /// of a word that contains the address of a stack. The handler switches to that stack and calls
 /// `park(value, frame)`, which blocks as long as the thread is stopped. `park` returns the frame
-/// from which the thread resumes, and a flag that requests the continuation of the interrupted
-/// system call. A frame is the kernel's signal frame: a return address, followed by `ucontext_t`.
+/// from which the thread resumes, and a flag: true if the interrupted system call must be
+/// continued. A frame is the kernel's signal frame: a return address, followed by `ucontext_t`.
 ///
 /// The addresses divide the code into sections, in this order. The runtime compares a saved
 /// instruction pointer with them, to find out how far a thread had resumed when it was interrupted.
@@ -39,19 +39,20 @@ pub const OWN_SIGNALS: u64 = {
 pub struct StopCode {
     /// First instruction of the handler.
     pub handler: usize,
-    /// Start of the code, up to `leave`, that continues the system call.
+    /// Start of the code, up to `leave`, that continues the interrupted system call.
     ///
     /// The code runs on the thread's own stack, with the frame at its top.
     pub restart: usize,
     /// Instruction after restart_syscall(2), whose result is in rax.
     pub restarted: usize,
-    /// Address from which on the frame contains the call's result.
+    /// Address from which on the frame contains the system call's result.
     pub result_stored: usize,
     /// Code that resumes from the frame to which the stack pointer points.
     pub leave: usize,
-    /// Code that resumes from the frame eight bytes below the stack pointer.
+    /// Code that resumes from the frame that begins eight bytes below the stack pointer.
     ///
-    /// The kernel also executes this code to return from handlers (`sa_restorer`).
+    /// Signal handlers return to this code (`sa_restorer`). The instruction `ret` of the handler
+    /// has removed the frame's first word, the return address, from the stack.
     pub restorer: usize,
     /// First address past the code.
     pub end: usize,

@@ -72,7 +72,7 @@ fn key(kind: i64, identifier: i32) -> i64 {
 #[derive(Debug)]
 pub struct SystemVObjects {
     slots: [Slot; MAX_OBJECTS],
-    /// Number of slots, from the first one on, that have been used.
+    /// Number of slots up to the last one that has ever been used.
     used: AtomicU32,
     /// Nonzero if an object has found no free slot.
     has_overflowed: AtomicU32,
@@ -107,7 +107,7 @@ impl SystemVObjects {
         self.slots().iter().filter_map(Slot::object)
     }
 
-    /// True if an object has found no free slot, and is therefore missing.
+    /// True if an object has found no free slot: the table lacks the object.
     pub fn has_overflowed(&self) -> bool {
         self.has_overflowed.load(Ordering::Relaxed) != 0
     }

@@ -1,6 +1,7 @@
-//! Processor-dependent code, except for the entry (`entry` of the runtime).
+//! Processor-dependent code, except for the entry (module `entry` of the runtime).
 //!
-//! The code reads the program's position, calls back into the program, and resumes the program.
+//! The code reads the position at which the program has called MPI, calls functions of the program,
+//! and resumes the program.
 #![allow(unsafe_code)]
 
 mod frame;
@@ -30,7 +31,8 @@ pub use x86_64::{
 
 /// Calls a function of the runtime on the program's stack.
 ///
-/// Only a function that is called in this way may call functions of the program directly.
+/// Functions of the program must run on the program's stack. Only a function that is called in this
+/// way may therefore call them directly.
 ///
 /// # Safety
 /// The requirements of [`call_program`] apply; `call` must do only what a callback of the program
@@ -82,10 +84,10 @@ pub unsafe fn call_program_with_six(function: *const c_void, arguments: [u64; 6]
     }
 }
 
-/// Returns the code address of a callback of the program, and its additional last argument.
+/// Returns the code address of a callback of the program, and the callback's additional argument.
 ///
-/// The callback is a function, for which that argument is 0, or a
-/// [closure](understudy_abi::CLOSURE), for which it is the closure's address.
+/// The additional argument is the last one. A callback that is a function receives 0; a callback
+/// that is a [closure](understudy_abi::CLOSURE) receives the closure's address.
 ///
 /// # Safety
 /// `callback` must be a callback of the program.

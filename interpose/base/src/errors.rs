@@ -44,7 +44,7 @@ pub const ERR_WIN: c_int = 53;
 pub const ERR_ABI: c_int = 81;
 pub const ERR_UNSUPPORTED_OPERATION: c_int = 52;
 
-/// True for error classes about arguments, which MPI reports before it sends anything.
+/// True for error classes about arguments, which MPI reports before any message is sent.
 pub fn is_argument_class(class: c_int) -> bool {
     const CLASSES: [c_int; 9] = [
         ERR_BUFFER,

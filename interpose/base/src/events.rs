@@ -24,7 +24,7 @@ pub fn is_recording() -> bool {
     writer.is_some_and(|writer| writer.as_ref().is_some_and(EventWriter::is_on))
 }
 
-/// Sets the epoch of later events.
+/// Sets the epoch that is recorded with later events.
 pub fn set_epoch(epoch: Epoch) {
     EPOCH.store(epoch.0, Ordering::Relaxed);
 }

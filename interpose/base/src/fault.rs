@@ -1,8 +1,9 @@
 //! Fault injection for tests.
 //!
-//! A fault kills or delays a rank at a named point, at its n-th MPI call or after a time, damages a
-//! replica, or makes a feature of the kernel count as missing. A point without a fault costs one
-//! load and a predictable branch. A call without a fault costs nothing.
+//! Most faults act on a rank at a named point, at its n-th MPI call, or after a time: they kill or
+//! delay the rank, damage a replica, re-initialise MPI, or kill the node manager. Other faults make
+//! a feature of the kernel count as missing, delay the end of the job, or count passed points. If
+//! no fault is set, a point costs one load and a predictable branch, and an MPI call costs nothing.
 #![allow(unsafe_code)]
 
 use std::sync::OnceLock;
@@ -22,7 +23,7 @@ struct FaultState {
 }
 
 static STATE: OnceLock<FaultState> = OnceLock::new();
-/// True if fault points are active.
+/// True if any fault is set in this process.
 static ACTIVE: AtomicBool = AtomicBool::new(false);
 
 /// Function that damages a replica which this process stores.
@@ -47,7 +48,7 @@ pub fn set_damage(damage: fn(Victim)) {
     let _ = DAMAGE_REPLICA.set(damage);
 }
 
-/// Number of MPI calls of this process, counted if a fault needs it ([`must_count_calls`]).
+/// Number of MPI calls of this process; calls are counted only if [`must_count_calls`] is true.
 pub static CALLS: AtomicU64 = AtomicU64::new(0);
 /// Number of the next call for which [`strike_at_call`] must be called.
 pub static NEXT_FAULT_CALL: AtomicU64 = AtomicU64::new(u64::MAX);
@@ -55,7 +56,7 @@ pub static NEXT_FAULT_CALL: AtomicU64 = AtomicU64::new(u64::MAX);
 /// Selects the job's faults that concern this process, in a job of `workers` workers.
 ///
 /// # Errors
-/// The reason why a timer cannot be created.
+/// Fails if a timer cannot be created; the error is the reason.
 pub fn set(mut faults: Vec<Fault>, process: ProcessNumber, workers: u32) -> Result<(), String> {
     // Spares have the numbers after those of the workers.
     let is_this_process = |target: FaultTarget| match target {
@@ -109,9 +110,9 @@ pub fn is_missing(feature: MissingFeature) -> bool {
     faults().contains(&Fault::Pretend(feature))
 }
 
-/// Returns whether the workers may leave MPI_Finalize, if a fault decides on it.
+/// Returns whether the workers may leave MPI_Finalize; `None` if no fault delays the end.
 ///
-/// Either all workers or none receive `None`, since the fault concerns all.
+/// A fault of this kind concerns all workers, so either all workers receive `None`, or none does.
 pub fn may_end() -> Option<bool> {
     faults().iter().find_map(|fault| match fault {
         Fault::DelayEnd { until } => Some(until.exists()),

@@ -1,6 +1,6 @@
 //! Foundations of the ranks' library, which its other crates use.
 //!
-//! - [`arch`]: call frames, the program's stack, and the MPI lock of its threads;
+//! - [`arch`]: call frames, the program's stack, and the MPI lock of the program's threads;
 //! - [`process_info`]: start-up data from the preload library, the settings and the launcher;
 //! - [`runtime_state`]: containers of the runtime's state, which one thread at a time uses;
 //! - [`system_calls`]: system calls without a safe wrapper, messages for the user, and symbol

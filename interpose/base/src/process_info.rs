@@ -18,10 +18,11 @@ use understudy_wire::line::{LINE_VARIABLE, ProcessPlace};
 
 struct SharedBootInfo(BootInfo);
 
-// SAFETY: never changed; the data behind its pointers live as long as the process, and code that
-// dereferences a pointer is responsible for the access.
+// SAFETY: the value is never changed; the data behind its pointers live as long as the process, and
+// code that dereferences a pointer is responsible for the access.
 unsafe impl Send for SharedBootInfo {}
-// SAFETY: never changed; code that dereferences a pointer is responsible for the access.
+// SAFETY: the value is never changed; code that dereferences a pointer is responsible for the
+// access.
 unsafe impl Sync for SharedBootInfo {}
 
 static INFO: OnceLock<SharedBootInfo> = OnceLock::new();
@@ -57,7 +58,7 @@ pub fn attribute_cells() -> *mut c_int {
     info().attribute_cells
 }
 
-/// Returns the number of threads that the program has created.
+/// Returns the number of threads that the program has created or tried to create.
 pub fn created_threads() -> u32 {
     // SAFETY: the preload library's counter lives as long as the process.
     unsafe { info().program_threads.read_volatile() }
@@ -112,7 +113,9 @@ pub fn process() -> ProcessNumber {
     ProcessNumber(number("PMIX_RANK").unwrap_or(0))
 }
 
-/// True if another launcher than ckptd has prepared the program, which can run unprotected then.
+/// True if a launcher other than ckptd has started the job.
+///
+/// The program can then also run unprotected, because its MPI library finds that launcher.
 pub fn has_other_launcher() -> bool {
     variable("UNDERSTUDY_LAUNCHER_PMIX_RANK").is_some()
 }
@@ -139,7 +142,8 @@ fn directory() -> Option<PathBuf> {
 
 /// Returns true in the first process of this node that calls the function for `subject`.
 ///
-/// A warning that concerns all ranks is thus printed once on each node.
+/// A warning that concerns all ranks is thus printed once on each node. Without a guardian, the
+/// processes have no common directory, and the result is always true.
 pub fn is_first_to_warn(subject: &str) -> bool {
     directory().is_none_or(|directory| {
         let path = directory.join(format!("warned-{subject}"));

@@ -23,7 +23,9 @@ pub fn is_initialised() -> bool {
     ROLE.load(Ordering::Relaxed) & IS_INITIALISED != 0
 }
 
-/// True while failures are recovered. Safe in any thread and in a signal handler.
+/// True between MPI_Init and MPI_Finalize of a job whose failures are recovered.
+///
+/// Safe in any thread and in a signal handler.
 #[inline]
 pub fn is_protected() -> bool {
     ROLE.load(Ordering::Relaxed) & IS_PROTECTED != 0

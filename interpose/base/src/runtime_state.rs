@@ -1,10 +1,10 @@
 //! Containers of the runtime's state.
 //!
-//! The runtime is used by one thread at a time: only the main thread of the program may enter MPI,
-//! or, with the MPI lock ([`crate::arch::mpi_lock`]), one thread after the other, each of which has
-//! the main thread's control block (fs register) while it is in the runtime. So the state needs no
-//! lock. It is one value; each handler receives a reference to the value and passes the reference
-//! on.
+//! The runtime is used by one thread at a time. Either only the main thread of the program may
+//! enter MPI, or the MPI lock ([`crate::arch::mpi_lock`]) admits one thread after the other. In the
+//! second case, each thread has the main thread's control block (fs register) while it is in the
+//! runtime. The state therefore needs no lock of its own. The state is one value; each handler
+//! receives a reference to the value and passes the reference on.
 //!
 //! Each crate with state has one struct `Runtime`: the state of its modules, and the state of the
 //! crate below. The crate of a function's `Runtime` determines the state that the function can
@@ -34,8 +34,9 @@ pub fn is_main_thread() -> bool {
 
 /// Defines the `Runtime` of a crate.
 ///
-/// The type after the colon is the `Runtime` of the crate below, whose fields are reached through
-/// `Deref`. The expression after `=` is the value of a field at the start of the process.
+/// The type after the colon of the struct is the `Runtime` of the crate below, whose fields are
+/// reached through `Deref`. The expression after `=` is the value of a field at the start of the
+/// process.
 #[macro_export]
 macro_rules! runtime {
     (
@@ -260,9 +261,9 @@ mod tests {
         assert_eq!((field.replace(5), field.take(), *field.borrow()), (2, 5, 0));
     }
 
-    /// No thread gets the runtime before there is a main thread, then only that thread.
+    /// Only the main thread gets the runtime; before one is set, no thread does.
     ///
-    /// The test covers all threads, because a process has one main thread.
+    /// All cases are in one test, because the main thread is set for the whole test process.
     #[test]
     fn only_the_main_thread_gets_the_runtime() {
         static RUNTIME: MainThreadOnly<u32> = MainThreadOnly::new(1);

@@ -1,4 +1,4 @@
-//! Functions of the two shim libraries, of the runtime's namespace and of the MPI namespace.
+//! Functions of both copies of the shim: in the runtime's and in the MPI namespace.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_void};
@@ -90,8 +90,8 @@ pub fn mark_waits(byte: &'static AtomicU8) {
 
 /// Delays exits by the MPI library while `is_recovery_pending` returns true.
 ///
-/// The library calls exit(3) if its server has died. The shim first waits for some seconds, in
-/// which the failure may be reported, and then as long as a recovery is pending.
+/// The MPI library calls exit(3) if its PMIx or PMI-1 server has died. The shim waits for at least
+/// some seconds, in which the failure may be reported, and as long as a recovery is pending.
 pub fn delay_exit(is_recovery_pending: extern "C" fn() -> bool) {
     if let Some(mpi) = mpi_shim() {
         // SAFETY: the shim exports a function of this type, which has no further preconditions.
@@ -107,11 +107,11 @@ pub fn after_cancellation(function: extern "C" fn()) {
     }
 }
 
-/// Exclusive right of this thread to open descriptors on the runtime side.
+/// Exclusive right of this thread to open descriptors on the runtime and MPI sides.
 ///
-/// The kernel gives a new descriptor the lowest free number, so that for a moment it has a number
-/// of the program, until the shim moves it. While this value exists, no other thread has such a
-/// descriptor: all numbers below `RUNTIME_FD_BASE` belong to the program.
+/// The kernel gives a new descriptor the lowest free number. This number is one of the program's
+/// until the shim has moved the descriptor. While this value exists, no other thread of these sides
+/// has such a descriptor: all open numbers below `RUNTIME_FD_BASE` belong to the program.
 #[derive(Debug)]
 pub struct DescriptorRight(());
 
@@ -134,9 +134,10 @@ impl Drop for DescriptorRight {
     }
 }
 
-/// Calls fork(2) while no other thread is moving a new descriptor to the runtime's range.
+/// Calls fork(2) while no other thread is moving a new descriptor ([`DescriptorRight`]).
 ///
-/// Otherwise the child would inherit that descriptor, and no code of the child would close it.
+/// A child that is forked during such a move would inherit the descriptor with its first number,
+/// and no code of the child would close that descriptor.
 ///
 /// # Safety
 /// The requirements of fork(2) apply.

@@ -121,7 +121,8 @@ pub fn print_message(message: impl std::fmt::Display) {
 /// Prints panics, which end the process, by [`print_message`] from now on.
 ///
 /// Rust's own output would go to the program's standard error. The output relay counts the bytes of
-/// that stream, so that it would later drop as many bytes of a replacement's output.
+/// that stream. After a recovery, the relay would therefore drop too many bytes of the program's
+/// repeated output.
 pub fn print_panics() {
     std::panic::set_hook(Box::new(|panic| {
         let payload = panic.payload();

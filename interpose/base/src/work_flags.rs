@@ -3,15 +3,15 @@
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 pub use understudy_abi::mpi_lock::MULTIPLE_THREADS;
 
-/// A checkpoint is in progress, so that calls must advance it.
+/// Checkpoint in progress, which calls must advance.
 pub const PENDING: u8 = 1;
-/// The workers must agree on a cut at any call.
+/// The workers must agree on a cut at whatever communication calls they are in.
 ///
 /// Set if no cut has been taken for some intervals.
 pub const CUT_REQUESTED: u8 = 2;
-/// The workers are agreeing on a cut at any call.
+/// The workers are agreeing on a cut at whatever communication calls they are in.
 pub const AGREEING: u8 = 4;
-/// A blocking call that had started requests before the cut is repeated after a rollback.
+/// Repetition, after a rollback, of a blocking call that had started requests before the cut.
 pub const RESUMES: u8 = 8;
 
 const _: () = assert!(MULTIPLE_THREADS & (PENDING | CUT_REQUESTED | AGREEING | RESUMES) == 0);

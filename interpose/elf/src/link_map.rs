@@ -140,12 +140,12 @@ impl LinkMap {
         })
     }
 
-    /// Returns the table of relocations whose address and size entries of these kinds contain.
+    /// Returns the relocation table whose address and size are in the entries of these kinds.
     fn relocations(&self, table: usize, size: usize) -> &'static [Relocation] {
         let size = self.entry(size).map_or(0, |entry| entry.value);
         match self.address(table) {
-            // SAFETY: the entries of the dynamic section contain address and size of the table,
-            // which stays mapped as long as the object.
+            // SAFETY: the two entries of the dynamic section contain the table's address and size,
+            // and the table stays mapped as long as the object.
             Some(first) if first != 0 => unsafe {
                 slice::from_raw_parts(first as *const Relocation, size / size_of::<Relocation>())
             },

@@ -41,7 +41,8 @@ impl LoadedModule {
     }
 
     pub fn headers(&self) -> &[ProgramHeader] {
-        // SAFETY: the object's program headers, which stay mapped as long as the object.
+        // SAFETY: the fields describe the object's program headers, which stay mapped as long as
+        // the object.
         unsafe { slice::from_raw_parts(self.headers, usize::from(self.header_count)) }
     }
 
@@ -70,7 +71,7 @@ impl LoadedModule {
         let first = section.map_or(ptr::null(), |header| {
             ptr::with_exposed_provenance(self.base + header.address)
         });
-        // SAFETY: the dynamic section of a loaded object, or null.
+        // SAFETY: `first` begins the dynamic section of a loaded object, or is null.
         let mut entries = unsafe { entries(first) };
         entries.any(|entry| entry.tag == Dynamic::FLAGS && entry.value & Dynamic::STATIC_TLS != 0)
     }
@@ -89,8 +90,8 @@ pub unsafe fn for_each_module<Visit: FnMut(&LoadedModule)>(
         _size: usize,
         visit: *mut c_void,
     ) -> c_int {
-        // SAFETY: dl_iterate_phdr(3) passes a valid structure, and the address of `visit` that it
-        // receives below.
+        // SAFETY: dl_iterate_phdr(3) passes a valid structure, and the address of `visit` that
+        // `iterate` has passed to dl_iterate_phdr(3) below.
         unsafe { (*visit.cast::<Visit>())(&*module) };
         0
     }

@@ -26,8 +26,8 @@ impl LoaderDebug {
     /// # Safety
     /// `list` must be the address of `_r_debug`.
     pub unsafe fn first(list: *const LoaderDebug) -> *const LinkMap {
-        // SAFETY: the caller guarantees that `list` is the address of `_r_debug`. Only this field
-        // is read, because the last field may be absent.
+        // SAFETY: the caller guarantees that `list` is the address of `_r_debug`. Only the field
+        // `objects` is read, because the field `next` may be absent.
         unsafe { (&raw const (*list).objects).read() }
     }
 

@@ -1,4 +1,4 @@
-//! Other ABIs than Open MPI's, and the edges where calls are translated.
+//! ABIs other than Open MPI's, and the edges where calls are translated.
 //!
 //! The runtime uses one ABI, Open MPI's: its constants, its status, and pointers as handles. The
 //! differences of other ABIs are in a table (`data/abis.tbl`), from which the [`Abi`]s are
@@ -10,9 +10,9 @@
 //!                       runtime's `ProgramEdge`                 [`LibraryEdge`]
 //! ```
 //!
-//! With Open MPI neither edge exists: the tables of called functions then contain the handlers and
-//! the library's procedures themselves. The edge to the library does not convert handles: the
-//! `Real…` types contain the library's handles in their low bytes.
+//! With Open MPI neither edge exists: the dispatch table then contains the handlers, and the table
+//! of procedures contains those of the library. The edge to the library does not convert handles:
+//! the `Real…` types contain the library's handles in their low bytes.
 
 mod abi_edge;
 mod arguments;

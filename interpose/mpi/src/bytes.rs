@@ -1,4 +1,4 @@
-//! Messages of any number of bytes, although counts of procedures have 31 bits.
+//! Messages of any number of bytes, although the counts of MPI procedures are `int`s.
 #![allow(unsafe_code)]
 
 use crate::abi::object;

@@ -16,9 +16,9 @@
 //!                                              └◄─ from the handler: rsp = FRAME, eax = ABANDONED
 //! ```
 //!
-//! Only one thread at a time calls the library. A callback of the program, called by the library,
-//! is not part of a call ([`Callback`]): the callback is not abandoned, but the library is
-//! abandoned when the callback has returned.
+//! Only one thread at a time calls the library. A callback of the program that the library calls is
+//! not abandoned ([`Callback`]); the call of the library is abandoned when the callback has
+//! returned.
 #![allow(unsafe_code)]
 
 use crate::cancellation;
@@ -38,9 +38,7 @@ use understudy_numbers::Generation;
 /// revoked, since the runtime refuses `MPIX_Comm_revoke`.
 pub const ABANDONED: c_int = 77;
 
-/// Time limit for the report of a failure.
-///
-/// The failure may have caused an error or a fault of the library.
+/// Time limit of [`await_over`] for the report of a failure.
 const REPORT_LIMIT: Duration = Duration::from_secs(2);
 /// Interval at which the report of a failure is polled for.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
@@ -107,7 +105,9 @@ fn replace_page() -> usize {
     PAGE.swap(&raw const DEFAULT_PAGE as usize, Ordering::Relaxed)
 }
 
-/// Lets calls be abandoned as the page requires.
+/// Sets the page that this process shares with its node manager.
+///
+/// From now on, calls are abandoned if the page requires another MPI instance.
 pub fn use_page(page: &'static SharedPage) {
     PAGE.store(std::ptr::from_ref(page) as usize, Ordering::Relaxed);
     cancellation::register(handle_interrupt);
@@ -191,13 +191,13 @@ impl Drop for NeverAbandoned {
     }
 }
 
-/// Guard for a running callback of the library, which cannot be abandoned.
+/// Guard for a callback that the library has called, and that must not be abandoned.
 pub struct Callback {
     frame: usize,
 }
 
 impl Callback {
-    /// Returns the guard; must be called when the library has called the callback.
+    /// Returns the guard; must be called at the beginning of the callback.
     #[allow(clippy::new_without_default)]
     pub fn new() -> Callback {
         Callback {
@@ -304,12 +304,12 @@ pub fn survive_fault(context: &mut libc::ucontext_t) -> bool {
     }
 }
 
-/// Removes the frame of `call_N`, and returns to the caller with `rax`.
+/// Removes the frame of `call_N`, and returns to the caller with the result in `rax`.
 ///
 /// The callee-saved registers already have the caller's values, so they are not loaded. If there is
-/// no outer call, `FRAME` and `is_inside` become zero. The constant zero is stored instead of the
-/// outer frame's address from the stack: a loaded value would make each call wait for the store of
-/// the previous one. The stored thread number of an outer call stays valid.
+/// no outer call, `FRAME` and `is_inside` become zero. For `FRAME`, the constant zero is stored
+/// instead of the zero on the stack: a loaded value would make each call wait for the store of the
+/// previous one. If there is an outer call, `is_inside` keeps the number of the thread.
 macro_rules! leave {
     () => {
         "cmp qword ptr [rsp], 0\n\

@@ -29,14 +29,15 @@ static HANDLERS: [AtomicUsize; 3] = [const { AtomicUsize::new(0) }; 3];
 const PROGRAM: usize = 2;
 /// The `sa_restorer` of the program side's libc; zero before the first cancellation.
 ///
-/// A cancellation unwinds the stack, and the unwinder recognises only libc's own restorer.
+/// A cancellation unwinds the stack, and the unwinder recognises only libc's own restorer. The
+/// handler of this module is therefore installed with that restorer.
 static RESTORER: AtomicUsize = AtomicUsize::new(0);
 /// True once [`register`] has been called.
 static IS_REGISTERED: AtomicBool = AtomicBool::new(false);
 
 /// Shift that turns an address into the number of a half of the reserved range.
 ///
-/// The first half has the number [`FIRST_HALF`].
+/// The first half has the number [`FIRST_HALF`], the second half the next number.
 const HALF_SHIFT: u32 = 42;
 const FIRST_HALF: usize = ZONE_START >> HALF_SHIFT;
 

@@ -80,14 +80,16 @@ impl RealComm {
         Ok(Rank(rank as u32))
     }
 
-    /// Makes procedures return the errors of this communicator.
+    /// Makes procedures return errors of this communicator (`MPI_ERRORS_RETURN`).
     pub fn return_errors(self) {
         let handler = RealErrhandler(object(c"ompi_mpi_errors_return"));
         // SAFETY: a communicator and a predefined handler of the library.
         unsafe { real::PMPI_Comm_set_errhandler(self, handler) };
     }
 
-    /// Returns a duplicate that returns errors. Collective, as all methods below.
+    /// Returns a duplicate that returns errors.
+    ///
+    /// Collective, like all methods below.
     ///
     /// # Errors
     /// Fails if the library reports an error.
@@ -135,7 +137,7 @@ impl RealComm {
         })
     }
 
-    /// Blocks until all processes have called this method; sleeps between later polls.
+    /// Blocks until all processes have called this method; sleeps during a long wait.
     ///
     /// The processors are thus left to processes that arrive late. After [`POLLING_TIME`], this
     /// process sleeps between two polls for an eighth of its waiting time, at most [`MAX_SLEEP`].
@@ -153,9 +155,10 @@ impl RealComm {
         Ok(())
     }
 
-    /// Starts a nonblocking minimum of one number of each process, each below 2⁶³.
+    /// Starts to compute the minimum of one number of each process.
     ///
-    /// The returned buffer contains this process's number, followed by the minimum.
+    /// Each number must be below 2⁶³. The returned buffer contains this process's number, followed
+    /// by the minimum.
     ///
     /// # Errors
     /// Fails if the library reports an error.
@@ -170,8 +173,8 @@ impl RealComm {
         InFlight::of(|set| {
             set.start(vec![number, 0], |own, _, requests| {
                 let least = own.wrapping_byte_add(size_of::<u64>());
-                // SAFETY: one number each to read and write, which stay in place until the request
-                // is complete, and which no other code accesses before its completion: see
+                // SAFETY: `own` and `least` have room for one number each. The numbers stay in
+                // place, and no other code accesses them, until the request is complete: see
                 // `InFlightSet::start`.
                 started(requests, |request| unsafe {
                     real::PMPI_Iallreduce(own, least, 1, datatype, op, self, request)
@@ -189,8 +192,8 @@ impl RealComm {
     /// more.
     pub fn broadcast<T: Plain>(self, root: Rank, values: Vec<T>) -> Result<Vec<T>> {
         let length = length_of(&values)?;
-        // SAFETY: memory of this size, whose bytes may have any value, and which is kept after an
-        // error: the transfer of an abandoned call may still write to the memory.
+        // SAFETY: `buffer` has this size, and its bytes may have any value. `InFlight::block` keeps
+        // the memory after an error, when the transfer of an abandoned call may still write to it.
         InFlight::block(values, |buffer| unsafe {
             real::PMPI_Bcast(buffer, length, byte(), root.0 as c_int, self)
         })
@@ -225,7 +228,7 @@ impl RealComm {
         })
     }
 
-    /// Returns bytes of each process, of any length, in the order of their ranks.
+    /// Returns the bytes of each process, in the order of ranks; lengths may differ.
     ///
     /// # Errors
     /// The errors are those of [`broadcast`](Self::broadcast) with all bytes together.

@@ -36,7 +36,8 @@ impl Error {
 
     /// Returns the more important of two errors.
     ///
-    /// A failure of a process may be the cause of the other error, and is therefore returned.
+    /// [`Error::ABANDONED`] is more important than any other error, because the failure of a
+    /// process may have caused the other error. Of two other errors, the first one is returned.
     #[must_use]
     pub fn worse(self, other: Error) -> Error {
         if other == Error::ABANDONED {

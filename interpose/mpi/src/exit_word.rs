@@ -1,7 +1,7 @@
 //! Word of glibc's `struct pthread` that the kernel clears when the thread exits.
 //!
-//! pthread_join(3) waits for that word: `tid` up to glibc 2.42, `joinstate` from 2.43 on
-//! (nptl/descr.h).
+//! pthread_join(3) waits until the kernel has cleared the word. The word is the member `tid` up to
+//! glibc 2.42, and `joinstate` from 2.43 on (nptl/descr.h).
 #![allow(unsafe_code)]
 
 use std::ffi::CStr;
@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn the_kernel_clears_the_number_in_old_versions_only() {
-        // SAFETY: a descriptor of libc for debuggers: size, count, offset.
+        // SAFETY: libc's descriptor for debuggers has three 32-bit words: size, count, offset.
         let number = unsafe {
             let descriptor = libc::dlsym(libc::RTLD_DEFAULT, c"_thread_db_pthread_tid".as_ptr());
             assert!(!descriptor.is_null());

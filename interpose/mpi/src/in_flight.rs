@@ -9,8 +9,8 @@
 //! An operation owns its memory, so no other code can read, change or free the memory before the
 //! operation is complete. An error does not imply that a transfer has ended: the library and other
 //! processes may access the memory until all processes have left the MPI instance. Memory of an
-//! operation that is not complete is therefore kept until this process enters another instance,
-//! which it does only after all processes have left the earlier one.
+//! operation that is not complete is therefore kept until this process enters another instance. A
+//! process enters an instance only after all processes have left the earlier one.
 //!
 //! Requests end with their MPI instance. Operations of an earlier instance are inert: they return
 //! [`Error::ABANDONED`] without a call of the library, and free their memory.
@@ -28,7 +28,7 @@ use std::mem::take;
 use std::sync::{Mutex, PoisonError};
 use understudy_numbers::{Generation, Worker};
 
-/// Memory that was in flight when its owner was dropped, with its MPI instance.
+/// Buffers that were in flight when their owner was dropped, each with its MPI instance.
 type KeptMemory = Vec<(Generation, Box<dyn Any + Send>)>;
 
 /// Kept memory; process-wide, because `Drop` has no access to the `Runtime`.
@@ -43,16 +43,15 @@ pub fn free_kept() {
 /// Memory for an operation of the library.
 ///
 /// # Safety
-/// The memory must be valid until the value is dropped, stay in place if the value moves, and be
-/// accessed by no other code than the users of the value. Any bytes must be valid values of the
-/// memory.
+/// The memory must be valid until the value is dropped, must stay in place if the value moves, and
+/// must be accessed only through the value. Any bytes must be valid content of the memory.
 pub unsafe trait Buffer: Send + 'static {
     /// Returns the address of the memory, and its length in bytes.
     fn memory(&mut self) -> (*mut c_void, usize);
 }
 
-// SAFETY: the elements are memory of the heap that the vector owns, and that moves only if the
-// vector is changed. Any bytes are valid elements, by the contract of `Plain`.
+// SAFETY: the vector owns its elements. The elements are on the heap, and move only if the vector
+// is changed. Any bytes are valid elements, by the contract of `Plain`.
 unsafe impl<T: Plain> Buffer for Vec<T> {
     fn memory(&mut self) -> (*mut c_void, usize) {
         (self.as_mut_ptr().cast(), size_of_val(&self[..]))
@@ -133,8 +132,8 @@ impl<B: Buffer> InFlightSet<B> {
         self.start(buffer, |place, bytes, requests| {
             let (count, datatype) = (bytes.count(), bytes.datatype());
             to.into_iter().try_for_each(|to| {
-                // SAFETY: `place` has this number of bytes, which stay in place, unchanged, until
-                // the request is complete: see `start`.
+                // SAFETY: `place` has this number of bytes, which are neither moved nor changed
+                // before the request is complete: see `start`.
                 started(requests, |request| unsafe {
                     let rank = to.rank.0 as c_int;
                     procedure(place, count, datatype, rank, to.tag, to.comm, request)
@@ -151,8 +150,8 @@ impl<B: Buffer> InFlightSet<B> {
         self.start(buffer, |place, bytes, requests| {
             let (count, datatype) = (bytes.count(), bytes.datatype());
             let rank = from.rank.0 as c_int;
-            // SAFETY: `place` has room for this number of bytes, of any values, and no other code
-            // accesses it before the request is complete: see `start`.
+            // SAFETY: `place` has room for this number of bytes, which may have any values, and no
+            // other code accesses the memory before the request is complete: see `start`.
             started(requests, |request| unsafe {
                 real::PMPI_Irecv(place, count, datatype, rank, from.tag, from.comm, request)
             })
@@ -161,8 +160,9 @@ impl<B: Buffer> InFlightSet<B> {
 
     /// Adds a buffer, and calls `begin` to start operations on its memory.
     ///
-    /// Buffers are private from then on: [`poll`](Self::poll) returns them when the requests are
-    /// complete, and otherwise they are freed only when all processes have left the MPI instance.
+    /// No other code can access the buffers from then on. [`poll`](Self::poll) returns the buffers
+    /// when the requests are complete. If the requests never complete, the buffers are freed only
+    /// when all processes have left the MPI instance.
     pub(crate) fn start(
         &mut self,
         mut buffer: B,
@@ -186,7 +186,7 @@ impl<B: Buffer> InFlightSet<B> {
         self.outcome
     }
 
-    /// Returns the buffers, in the order of their starts, if all operations are complete.
+    /// Returns the buffers, in the order of their addition, if all operations are complete.
     ///
     /// # Errors
     /// The errors are those of [`send`](Self::send).
@@ -204,14 +204,14 @@ impl<B: Buffer> InFlightSet<B> {
         Ok(Some(take(&mut self.buffers)))
     }
 
-    /// Cancels receives, whose memory is kept.
+    /// Cancels receives; the memory of the receives is kept.
     pub fn cancel(mut self) {
         if self.check_instance().is_err() {
             return;
         }
         for request in &mut self.requests {
-            // SAFETY: an active request of the present MPI instance that only this set has; it
-            // completes even if it cannot be cancelled.
+            // SAFETY: an active request of the present MPI instance that only this set has. The
+            // memory is kept, so the request may also complete without being cancelled.
             unsafe {
                 real::PMPI_Cancel(request);
                 real::PMPI_Request_free(request);
@@ -264,7 +264,9 @@ impl<B: Buffer> InFlight<B> {
         Ok(InFlight(set))
     }
 
-    /// Calls a blocking procedure with the memory of a buffer.
+    /// Calls a blocking procedure with the memory of a buffer, and returns the buffer.
+    ///
+    /// The memory is kept after an error.
     pub(crate) fn block(buffer: B, call: impl FnOnce(*mut c_void) -> c_int) -> Result<B> {
         let mut set = InFlightSet::default();
         set.start(buffer, |place, _, _| check(call(place)))?;
@@ -308,7 +310,7 @@ impl InFlight<Vec<u8>> {
         Ok(Some((rank, message)))
     }
 
-    /// Receives a message that has been matched, as bytes; blocks.
+    /// Receives the bytes of a message that a probe has matched (MPI 4.1, 3.8.3); blocks.
     pub fn receive_matched(message: &mut RealMessage, status: &mut Status) -> Result<Vec<u8>> {
         let bytes = Bytes::new(status.bytes)?;
         let (count, datatype) = (bytes.count(), bytes.datatype());

@@ -1,4 +1,4 @@
-//! Opened library: its procedures and variables, by name.
+//! The opened MPI library: its procedures and variables, by name.
 #![allow(unsafe_code)]
 
 pub mod scope;
@@ -57,8 +57,9 @@ impl Procedure {
 
 /// Returns another name by which some libraries have a procedure.
 ///
-/// Libraries of the standard ABI (MPI 5.0) name conversions of handles `_toint` and `_fromint`.
-/// Open MPI 4 has persistent collectives with the prefix `PMPIX_`.
+/// Conversions of handles end in `_toint` and `_fromint` in libraries of the standard ABI (MPI
+/// 5.0), instead of `_c2f` and `_f2c`. Open MPI 4 has persistent collectives with the prefix
+/// `PMPIX_`.
 fn other_name(name: &CStr) -> Option<CString> {
     let name = name.to_str().ok()?;
     let other = if let Some(kind) = name.strip_suffix("_c2f") {
@@ -100,8 +101,8 @@ pub fn symbol(name: &CStr) -> *mut c_void {
 /// Makes the library's libc release the last error of ld.so (dlerror(3)).
 ///
 /// The text of the error is in ld.so's heap, which a reset of the MPI side does not restore. If
-/// libc's pointer to the text were part of the restored memory, the text would be released again
-/// after each reset.
+/// libc's pointer to the text were part of the restored memory, the next use of ld.so after each
+/// reset would release the same text again.
 pub(crate) fn release_error() {
     let dlerror = symbol(c"dlerror");
     if !dlerror.is_null() {
@@ -115,9 +116,10 @@ pub(crate) fn release_error() {
     }
 }
 
-/// Returns the library's file (dladdr(3)); empty if there is no library.
+/// Returns the path of the library's file (dladdr(3)); empty if there is no library.
 pub fn file() -> String {
-    // SAFETY: plain data, which dladdr fills; the names that it returns belong to the open library.
+    // SAFETY: dladdr(3) fills the structure, for which zeros are valid; the names in the structure
+    // belong to the open library.
     unsafe {
         let mut info: libc::Dl_info = std::mem::zeroed();
         let procedure = symbol(c"MPI_Init");
@@ -144,10 +146,10 @@ fn find(handle: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
     unsafe { libc::dlsym(handle, name.as_ptr()) }
 }
 
-/// Returns the text of `MPI_Get_library_version`, and the length that it reports.
+/// Returns the text of `MPI_Get_library_version`, and the length that the procedure reports.
 ///
-/// Open MPI 5.0 counts the terminating zero, which the standard does not. The library is called
-/// at most once.
+/// Open MPI 5.0 includes the terminating zero in the length, contrary to the standard. The library
+/// is called at most once.
 pub fn version() -> (&'static str, c_int) {
     static VERSION: OnceLock<(String, c_int)> = OnceLock::new();
     let (text, length) = VERSION.get_or_init(query_version);
@@ -174,7 +176,7 @@ fn query_version() -> (String, c_int) {
     }
 }
 
-/// Opens libraries in the library's namespace, by their paths; returns the number of new ones.
+/// Opens libraries in the library's namespace by paths; returns the number of opened ones.
 ///
 /// Libraries that are open already are not opened again, and relative paths are ignored.
 pub fn open_ahead<'a>(paths: impl Iterator<Item = &'a str>) -> usize {
@@ -188,6 +190,8 @@ pub fn open_ahead<'a>(paths: impl Iterator<Item = &'a str>) -> usize {
 }
 
 /// Makes the library's libc open libgcc's unwinder, by one call of backtrace(3).
+///
+/// A library that is first opened after the snapshot of the MPI side would make resets fail.
 pub fn backtrace() {
     type Backtrace = unsafe extern "C" fn(*mut *mut c_void, c_int) -> c_int;
     // SAFETY: backtrace(3) of the library's libc has this type, or is missing; the array has space
@@ -258,11 +262,11 @@ pub unsafe fn set_variable(name: &CStr, value: Option<&CStr>) {
 /// Library of the MPI side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Module {
-    /// Path; empty for the vDSO.
+    /// Path of the file.
     pub name: String,
     /// Difference between addresses in the file and in memory.
     pub base: usize,
-    /// Module number of its thread-local data; zero if it has none.
+    /// Module number of the library's thread-local data; zero if the library has none.
     pub thread_local_number: usize,
     /// Size of the thread-local data in bytes.
     pub thread_local: usize,
@@ -271,7 +275,8 @@ pub struct Module {
 /// Returns ld.so's records of the libraries in the library's namespace.
 pub fn link_maps() -> impl Iterator<Item = &'static LinkMap> {
     let library = LIBRARY.load(Relaxed).cast_const().cast();
-    // SAFETY: a handle of dlmopen(3) is a record; null if there is no library.
+    // SAFETY: `library` is a handle of dlmopen(3), which is ld.so's record, or null if there is no
+    // library.
     unsafe { LinkMap::list(LinkMap::first_of(library)) }
 }
 
@@ -290,7 +295,8 @@ pub fn for_each_module(visit: impl FnMut(&LoadedModule)) {
             }
         }
     };
-    // SAFETY: dl_iterate_phdr(3), which iterates over its caller's namespace: the shim's.
+    // SAFETY: the shim passes the arguments to dl_iterate_phdr(3), which iterates over the shim's
+    // namespace.
     unsafe { understudy_elf::for_each_module(iterate, visit) };
 }
 

@@ -8,7 +8,7 @@ use understudy_mpi::real_types::{
 mod generated {
     include!("generated/header.rs");
 
-    /// The generated functions, whose compilation compares the prototypes, are not missing.
+    /// The generated file contains functions, whose compilation compares the prototypes.
     #[test]
     fn procedures_are_declared_as_in_the_header() {
         assert!(PROCEDURES.len() >= 450, "{}", PROCEDURES.len());

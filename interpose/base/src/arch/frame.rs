@@ -19,7 +19,7 @@ pub struct Frame {
     pub rsp: u64,
 }
 
-/// Error of a function in a handler whose frame was rewound.
+/// Error of a function that a rewound handler has called.
 ///
 /// The handler must return at once. Its return value is ignored, because the program resumes from
 /// the rewound frame.
@@ -41,10 +41,10 @@ const _: () = assert!(std::mem::offset_of!(Frame, preserved) + 4 * 8 == OFFSET_O
 const _: () = assert!(std::mem::offset_of!(Frame, preserved) + 5 * 8 == OFFSET_OF_RBX);
 const _: () = assert!(std::mem::offset_of!(Frame, rsp) == OFFSET_OF_RSP);
 
-/// Upper end of the frame of the next entry, or of the running handler.
+/// Upper end of the next entry's frame; while a handler runs, of that handler's frame.
 ///
-/// The address is lowered while a handler runs a callback of the program, so that nested entries
-/// use the stack below.
+/// The address is lowered while a handler runs a callback of the program, so that the frames of
+/// nested entries lie below those of the handler.
 pub static TOP: AtomicUsize = AtomicUsize::new(STACK_END);
 /// Value of [`TOP`] for an outermost entry, which is not made from a callback.
 ///

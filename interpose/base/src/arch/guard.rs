@@ -76,8 +76,8 @@ pub fn escape_from(context: &mut libc::ucontext_t) -> bool {
     let registers = &mut context.uc_mcontext.gregs;
     registers[libc::REG_RSP as usize] = stack as i64;
     registers[libc::REG_RIP as usize] = end_guarded_call as *const () as i64;
-    // The interrupted code may have set the direction flag to copy backwards; the ABI requires it
-    // to be clear.
+    // The interrupted code may have set the direction flag to copy backwards. The ABI requires that
+    // the flag is clear when a function returns.
     const DIRECTION: i64 = 1 << 10;
     registers[libc::REG_EFL as usize] &= !DIRECTION;
     true

@@ -28,9 +28,10 @@ struct PreloadLibrary {
     symbol: fn(&str) -> u64,
 }
 
-// SAFETY: never changed; the code lives as long as the process, and the lock consists of atomics.
+// SAFETY: the value is never changed; the code lives as long as the process, and the lock consists
+// of atomics.
 unsafe impl Send for PreloadLibrary {}
-// SAFETY: never changed; the lock consists of atomics, which any thread may access.
+// SAFETY: the value is never changed; the lock consists of atomics, which any thread may access.
 unsafe impl Sync for PreloadLibrary {}
 
 static PRELOAD_LIBRARY: OnceLock<PreloadLibrary> = OnceLock::new();
@@ -198,7 +199,7 @@ pub fn is_other_thread() -> bool {
 
 /// Returns the signal mask that the program has set for the thread in the runtime.
 ///
-/// `None` if the current mask is that mask.
+/// `None` if the thread's current mask is the one that the program has set.
 pub fn blocked_signals() -> Option<u64> {
     let mask = mpi_lock().saved_mask.load(Ordering::Relaxed);
     (is_other_thread() && mask != MASK_UNCHANGED).then_some(mask)
@@ -213,7 +214,7 @@ pub fn owns_lock(frame: &Frame) -> bool {
     is_lock_release(return_address as u64)
 }
 
-/// True if this is the outermost handler and its call has acquired the MPI lock.
+/// True in the outermost handler, if its call has acquired the MPI lock.
 fn outermost_owns_lock() -> bool {
     // SAFETY: the frame lies at the top of the runtime's stack while a handler runs.
     top_frame().is_some_and(|frame| owns_lock(unsafe { &*frame }))
@@ -221,8 +222,9 @@ fn outermost_owns_lock() -> bool {
 
 /// Returns the function that runs a callback and yields the lock while the callback runs.
 ///
-/// `None` if no other thread exists, or if the innermost call, in `frame`, has not acquired the
-/// lock itself, because it is made from a callback that has not yielded the lock.
+/// `frame` is the frame of the innermost call. `None` if no other thread exists, or if that call
+/// has not acquired the lock itself. For example, a call from a callback that has not yielded the
+/// lock is made by a thread that has the lock already.
 pub(super) fn yielding_caller(
     frame: &Frame,
 ) -> Option<unsafe extern "C" fn(&YieldingCallback) -> u64> {
@@ -244,7 +246,7 @@ pub(super) fn yielding_caller(
         .flatten()
 }
 
-/// True if this call runs during another thread's callback, which has yielded the lock.
+/// True if the current call runs during another thread's callback, which has yielded the lock.
 pub fn is_during_callback() -> bool {
     let yielding = mpi_lock().yielding_thread.load(Ordering::Relaxed);
     yielding != 0 && yielding != mpi_lock().owner.load(Ordering::Relaxed)
@@ -274,7 +276,8 @@ pub fn call_site(frame: &Frame) -> u64 {
         frame.rsp
     };
     // SAFETY: the stack pointer points to the return address. A call that has acquired the lock
-    // returns to the preload library's code, whose own return address is above the frame pointer.
+    // returns to the preload library's code instead of the program. That code's own return address,
+    // in the program, is in the word above the saved frame pointer.
     unsafe { (address as *const u64).read() }
 }
 
@@ -344,7 +347,7 @@ pub fn yield_lock() -> Result<(), Rewound> {
     Err(Rewound)
 }
 
-/// Releases the lock, without libc and thread-local data.
+/// Releases the lock, without the use of libc or thread-local data.
 fn release(state: &MpiLock) {
     state.owner.store(0, Ordering::Relaxed);
     state.lock.store(0, Ordering::SeqCst);

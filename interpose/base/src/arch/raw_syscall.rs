@@ -1,7 +1,7 @@
 //! System calls without libc.
 //!
-//! The caller may have the control block of a thread of the program, in which libc of the runtime
-//! side must not store `errno`.
+//! The fs register of the calling thread may point to the control block of a thread of the program.
+//! The runtime side's libc must not store `errno` in that thread's data.
 #![allow(unsafe_code)]
 
 use std::arch::asm;

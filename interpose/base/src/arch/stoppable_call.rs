@@ -26,16 +26,17 @@ pub enum StopReason {
     Call,
 }
 
-/// Number of the thread that runs a stoppable function, or 0.
+/// Number (gettid(2)) of the thread that runs a stoppable function, or 0.
 static RUNNER: AtomicI32 = AtomicI32::new(0);
-/// Time limit of the function, in nanoseconds on CLOCK_MONOTONIC.
+/// Time at which the function must be stopped, in nanoseconds of CLOCK_MONOTONIC.
 static DEADLINE: AtomicU64 = AtomicU64::new(0);
-/// Value of [`StopReason`], or 0.
+/// Reason ([`StopReason`]) for which the function was stopped, or 0.
 static STOP_REASON: AtomicU8 = AtomicU8::new(0);
 
 /// Interval between signals after the time limit.
 ///
-/// The first signal may arrive where the function cannot be stopped, outside of `guarded`.
+/// The signal is repeated because the first one may arrive outside of `guarded`, where no function
+/// can be stopped.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Calls `function(argument)`, which may call the program, on the runtime's stack.
@@ -43,8 +44,8 @@ const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
 /// Returns `None` if the function has returned, or the reason for which it was stopped.
 ///
 /// # Safety
-/// The function's own frames must contain nothing to drop when the program, called by it, is
-/// stopped. The program must tolerate being stopped at any point.
+/// While `function` calls the program, the frames of `function` must contain nothing to drop. The
+/// program must tolerate being stopped at any point.
 pub unsafe fn call_stoppable<T>(
     limit: Duration,
     argument: &mut T,
@@ -89,9 +90,9 @@ pub fn is_stoppable() -> bool {
     runner != 0 && runner == unsafe { libc::gettid() }
 }
 
-/// Stops the interrupted function if it is late or a recovery has begun.
+/// Stops the interrupted function if its time limit has passed or a recovery has begun.
 ///
-/// To be called in the signal handler.
+/// To be called in the handler of [`call::INTERRUPT`].
 pub fn stop_if_due(context: &mut libc::ucontext_t) {
     if call::is_over() {
         stop(context, StopReason::Restart);
@@ -100,7 +101,7 @@ pub fn stop_if_due(context: &mut libc::ucontext_t) {
     }
 }
 
-/// Stops the function when the signal handler returns; returns false if none is running.
+/// Stops the function when the signal handler returns; returns false if no function is running.
 pub fn stop(context: &mut libc::ucontext_t, reason: StopReason) -> bool {
     let is_guarded = escape_from(context);
     if is_guarded {
@@ -127,7 +128,9 @@ fn now() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Timer that sends [`call::INTERRUPT`] to this thread after the limit, until it is dropped.
+/// Timer that sends [`call::INTERRUPT`] to this thread when the time limit has passed.
+///
+/// The signal is sent again after each [`SIGNAL_INTERVAL`], until the timer is dropped.
 struct StopTimer(i32);
 
 impl StopTimer {

@@ -13,12 +13,12 @@
 //!                                   │ handler's frames  │
 //! ```
 //!
-//! After a handler, the program usually resumes after its call with the registers in the frame. A
-//! recovery *rewinds* the frame instead: it overwrites the frame with the one of the last cut. Then
-//! the program resumes by making the call that the new frame describes.
+//! After the return of a handler, the program usually resumes after its call, with the registers in
+//! the frame. A recovery *rewinds* the frame instead: the frame of the last cut replaces the frame
+//! of the call. Then the program resumes by making the call that the new frame describes.
 //!
 //! While the runtime calls a callback of the program, TOP is lowered below the handler's frames, so
-//! that an MPI call of the callback does not overwrite them.
+//! that an MPI call of the callback does not overwrite these frames.
 #![allow(unsafe_code)]
 
 use super::frame::{BASE, Frame, OFFSET_OF_RBP, OFFSET_OF_RSP, TOP, innermost_frame, top_frame};
@@ -31,11 +31,11 @@ use understudy_abi::{libc_procedures, on_other_stack, wait_state};
 
 /// Stack pointer inside of [`run_user`].
 static RUN_USER_STACK: AtomicUsize = AtomicUsize::new(0);
-/// Actions after a handler has returned: bits of [`EXECUTE`] and [`RECORD`].
+/// Actions after a handler has returned: the flags [`EXECUTE`] and [`RECORD`].
 pub static AFTER_HANDLER: AtomicU8 = AtomicU8::new(0);
 /// Flag: the frame was rewound, and its call must be made.
 pub const EXECUTE: u8 = 1;
-/// Address of the function that the thread calls instead of executing the rewound frame.
+/// Address of the function that the thread calls instead of making the rewound frame's call.
 ///
 /// The function does not return. Zero if unset.
 pub static DEPART: AtomicUsize = AtomicUsize::new(0);
@@ -56,7 +56,7 @@ pub static DISPATCH: [AtomicPtr<c_void>; SLOTS] =
 const SLOTS: usize = SLOT_COUNT + libc_procedures::EXTRA_SLOT_COUNT;
 /// Slot of the call with which the program's main thread enters a recovery.
 ///
-/// The runtime's `entry` sets the handlers of this slot and of the next three.
+/// The runtime's module `entry` sets the handlers of this slot and of the next three slots.
 pub const RECOVER: usize = SLOT_COUNT + libc_procedures::RECOVER_SLOT;
 /// Slot of the call with which the program ends (exit(3)).
 pub const LEAVE: usize = SLOT_COUNT + libc_procedures::EXIT_SLOT;
@@ -115,9 +115,9 @@ pub unsafe fn call_program(function: *const c_void, arguments: [u64; 5]) -> u64 
 
 /// Acts like [`call_user`], but does not change the thread-local data.
 ///
-/// Saves TOP, lowers TOP below this function's own frame, and switches to the stack of the
-/// innermost call, 256 bytes below the stack pointer in the call's frame. That frame ends at TOP,
-/// and its last word is the stack pointer.
+/// Saves TOP, lowers TOP below this function's own frame, and switches to the program's stack. The
+/// new stack pointer is 256 bytes below the one that the innermost call had, which is the last word
+/// of that call's frame. That frame ends at TOP.
 ///
 /// # Safety
 /// The requirements of [`call_user`] apply.
@@ -166,12 +166,12 @@ pub fn on_stack_of<T>(frame: &Frame, run: impl FnOnce() -> T) -> T {
     // SAFETY: the frame lies at the top of the runtime's stack while a handler runs.
     let before = unsafe { top.replace(*frame) };
     let result = run();
-    // SAFETY: the handler still runs, so its frame is unchanged in place.
+    // SAFETY: the handler still runs, so its frame is still at the top of the runtime's stack.
     unsafe { top.write(before) };
     result
 }
 
-/// Runs `run`; meanwhile MPI calls and exits of the program call `refuse`.
+/// Runs `run`; meanwhile MPI calls and exits of the program lead to `refuse`.
 pub fn without_mpi<T>(refuse: extern "C" fn() -> !, run: impl FnOnce() -> T) -> T {
     let slots = || DISPATCH[..SLOT_COUNT].iter().chain([&DISPATCH[LEAVE]]);
     let handlers: Vec<_> = slots()
@@ -194,8 +194,8 @@ pub fn abandon_callbacks() {
 
 /// Replaces the frame of the outermost entry.
 ///
-/// The call in `frame` is made when the handler of that entry returns. After [`abandon_callbacks`]
-/// the current handler is the handler of that entry.
+/// The call that `frame` describes is made when the handler of the outermost entry returns. After
+/// [`abandon_callbacks`], the current handler is the handler of the outermost entry.
 pub fn rewind(frame: &Frame) {
     let top = top_frame().unwrap_or_else(|| libc_abort());
     // SAFETY: the frame lies at the top of the runtime's stack while a handler runs.
@@ -203,12 +203,12 @@ pub fn rewind(frame: &Frame) {
     AFTER_HANDLER.fetch_or(EXECUTE, Ordering::Relaxed);
 }
 
-/// Makes the calling thread call `depart` instead of executing the rewound frame.
+/// Makes the calling thread call `depart` instead of making the rewound frame's call.
 pub fn depart_by(depart: extern "C" fn() -> !) {
     DEPART.store(depart as usize, Ordering::Relaxed);
 }
 
-/// Cancels [`depart_by`]: the calling thread executes the rewound frame.
+/// Cancels [`depart_by`]: the calling thread makes the rewound frame's call.
 pub fn cancel_departure() {
     DEPART.store(0, Ordering::Relaxed);
 }
@@ -236,7 +236,7 @@ pub fn mark_blocking_wait() {
 
 /// Marks a wait that usually ends soon.
 ///
-/// For example MPI_Test, which the program may call repeatedly while it waits.
+/// An example is MPI_Test, which the program may call repeatedly while the program waits.
 #[inline(always)]
 pub fn mark_short_wait() {
     WAIT_KIND.store(wait_state::POLLING, Ordering::Relaxed);
@@ -307,8 +307,8 @@ pub unsafe extern "C" fn run_user(frame: *const Frame, result: u64) -> u64 {
 /// Makes [`run_user`] return `value`. The program is not resumed at its current position.
 ///
 /// # Safety
-/// To be called from a handler inside of [`run_user`]; values of functions between [`run_user`]
-/// and the handler are not dropped.
+/// To be called from a handler inside of [`run_user`]. Local values of functions between
+/// [`run_user`] and the handler are not dropped.
 #[unsafe(naked)]
 pub unsafe extern "C" fn leave_user(value: u64) -> ! {
     naked_asm!(
@@ -336,7 +336,9 @@ pub static DIVERTED: [AtomicPtr<c_void>; SLOT_COUNT] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; SLOT_COUNT];
 static DIVERSION: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Sets the function of diverted slots, which finally calls the handler in [`DIVERTED`].
+/// Sets the function to which calls of diverted slots are diverted.
+///
+/// The function must finally call the slot's original handler, which is in [`DIVERTED`].
 pub fn divert_to(function: unsafe extern "C" fn()) {
     DIVERSION.store(function as *mut c_void, Ordering::Relaxed);
 }
@@ -366,8 +368,8 @@ pub fn undivert(slots: &[u32]) {
 
 /// Return value of a call that is answered from the set-up log.
 ///
-/// Both rax and xmm0 receive the bits of the value, which is therefore right for calls that return
-/// an integer and for calls that return a double.
+/// Both rax and xmm0 receive the bits of the value. The value therefore reaches callers of
+/// procedures that return an integer, and of those that return a double.
 #[repr(C)]
 pub struct AnsweredResult {
     integer: u64,

@@ -31,14 +31,14 @@ pub trait Edge: 'static {
 
     /// True if no results of the call may be written.
     ///
-    /// At the edge to the program, a recovery has restored the caller's memory. At the edge to the
-    /// library, the call was abandoned.
+    /// The reason at the edge to the program is that a recovery has restored the caller's memory;
+    /// at the edge to the library, that the call was abandoned.
     fn is_void(code: c_int) -> bool;
 
     /// Begins a call; must be called before all other methods.
     fn guard() -> Self::Guard;
 
-    /// Returns the procedure of a slot.
+    /// Returns the callee's procedure of a slot.
     fn callee(slot: usize) -> *const ();
 
     /// Returns the number of processes of a callee's communicator, or of its remote group.
@@ -50,6 +50,6 @@ pub trait Edge: 'static {
     /// Returns the numbers of sources and of destinations in a communicator of the callee.
     fn degrees(comm: u64) -> (usize, usize);
 
-    /// Returns the value of a variable of the other ABI's program or library.
+    /// Returns the value of a variable on the side that has the other ABI.
     fn variable(name: &'static CStr) -> isize;
 }

@@ -1,4 +1,4 @@
-//! Arguments at an edge: conversion for the callee, and of results for the caller.
+//! Arguments at an edge: conversion for the callee, and conversion of results for the caller.
 //!
 //! Arrays are converted into separate memory ([`CalleeMemory`]), whose address the callee
 //! receives. After the call, the elements are converted back into the caller's array.
@@ -54,7 +54,7 @@ pub(super) fn to_caller<E: Edge>(domain: Domain, value: c_int) -> c_int {
 
 /// Converts an integer for the callee.
 ///
-/// Ranks and tags of zero or more, which are no constants, are not converted.
+/// Ranks and tags of zero or more are no constants, and are therefore not converted.
 #[inline]
 pub fn value<E: Edge>(domain: Domain, value: c_int) -> c_int {
     match domain {
@@ -98,7 +98,7 @@ pub fn pointer<E: Edge>(kind: Pointer, pointer: *mut u8) -> *mut u8 {
 struct CalleeMemory<T, const INLINE: usize> {
     inline: [T; INLINE],
     on_heap: Vec<T>,
-    /// True if the callee uses the elements after its return; then they are never freed.
+    /// True if the elements are never freed, because the callee may use them later.
     is_kept: bool,
 }
 
@@ -208,8 +208,9 @@ impl<E: Edge> Handles<E> {
         let (from, to) = Self::widths(kind);
         let memory = handles.memory.as_mut_ptr().cast::<u8>();
         // If the runtime is the callee, the memory of handles that the callee only writes stays
-        // zero. If the library is the callee, this memory receives the caller's values, because
-        // this edge does not convert handles.
+        // zero, since the caller's values may be no handles and could not be converted. If the
+        // library is the callee, handles are not converted, and this memory receives the caller's
+        // values.
         if direction != Direction::Out || !E::INWARD {
             for index in 0..length {
                 // SAFETY: the caller guarantees that `caller`, unless null, points to `length`
@@ -249,8 +250,9 @@ impl<E: Edge> Handles<E> {
         if self.direction == Direction::Out && !is_success && !E::INWARD {
             return;
         }
-        // A failing call may write null handles, and a call that finds no message writes no
-        // handle. The memory of a handle that was not written is zero, which is not a handle.
+        // A failing handler of the runtime may write null handles, which must be converted. A
+        // handler that finds no message writes no handle: the memory is then still zero, which is
+        // not a handle, and the caller's value stays.
         let may_be_unwritten = self.direction == Direction::Out && E::INWARD;
         let (from, to) = Self::widths(self.kind);
         let memory = self.memory.as_mut_ptr().cast::<u8>();
@@ -437,7 +439,8 @@ impl<E: Edge> Statuses<E> {
                     Self::read(E::INWARD, address),
                     Self::read(!E::INWARD, memory.add(index * to)),
                 );
-                // An error that the callee has not written is still the caller's code.
+                // An error that the callee has not written is still the caller's code, which needs
+                // no conversion.
                 if status.error != previous.error {
                     status.error = E::error_for_caller(status.error);
                 }

@@ -1,4 +1,4 @@
-//! Constants, handles and statuses of other ABIs than Open MPI's.
+//! Constants, handles and statuses of ABIs other than Open MPI's.
 #![allow(unsafe_code)]
 
 use crate::real_types::{HandleKind, Status};
@@ -9,10 +9,10 @@ include!("../generated/abis.rs");
 
 /// Size of Open MPI's handles in bytes.
 pub(super) const HANDLE: usize = 8;
-/// Number added, in other ABIs, to error classes and codes of the program.
+/// Number added, in other ABIs, to error classes and codes that the program has created.
 ///
-/// The program adds them by `MPI_Add_error_class` and `MPI_Add_error_code`. The sum is greater than
-/// all codes of the library, as MPI 4.1, 9.5, requires.
+/// The program creates classes and codes by `MPI_Add_error_class` and `MPI_Add_error_code`. The sum
+/// is greater than all codes of the library, as MPI 4.1, 9.5, requires.
 const ADDED_CODE_OFFSET: c_int = 0x4000_0000;
 /// `MPI_ERR_LASTCODE` of Open MPI.
 const LAST_CODE: c_int = 92;
@@ -45,7 +45,7 @@ pub struct StatusLayout {
 pub enum ConstantValue {
     /// Constant of the header.
     Constant(isize),
-    /// Value of a variable of the library.
+    /// Name of a variable of the library that contains the value.
     Variable(&'static CStr),
 }
 

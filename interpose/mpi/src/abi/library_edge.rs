@@ -33,7 +33,7 @@ fn detect() -> Option<&'static Abi> {
     }
 }
 
-/// Inserts the translating functions between runtime and library, if their ABIs differ.
+/// Inserts the translating functions between runtime and library if the ABIs differ.
 pub(crate) fn connect() {
     let abi = *ABI.get_or_init(detect);
     if abi.is_none() {
@@ -50,7 +50,7 @@ pub(crate) fn connect() {
 
 /// Returns the library's handle of a predefined object, by Open MPI's name of the object.
 ///
-/// Null if the library does not have the object.
+/// Null if the library or its ABI does not have the object.
 pub fn object(symbol: &CStr) -> *mut c_void {
     match foreign_abi() {
         None => library::symbol(symbol),
@@ -81,8 +81,8 @@ pub struct LibraryEdge;
 
 /// Returns the class of an error code of the library.
 ///
-/// The class of a class is the class itself. This function recognises classes without the library,
-/// because MPICH does not recognise the classes of the standard ABI's tool interface as classes.
+/// The class of a class is the class itself. This function recognises classes without a call of the
+/// library: MPICH, with the standard ABI, does not recognise the tool interface's classes.
 fn class_of(code: c_int) -> c_int {
     if LibraryEdge::abi().has(Domain::ErrorCode, code) {
         return code;
@@ -105,7 +105,7 @@ fn class_of(code: c_int) -> c_int {
 impl Edge for LibraryEdge {
     const INWARD: bool = false;
 
-    /// The runtime's call can be abandoned while the library executes, not in the edge.
+    /// The runtime's call can be abandoned inside the library, but not inside the edge.
     type Guard = Callback;
 
     fn abi() -> &'static Abi {
@@ -222,8 +222,8 @@ pub fn degrees(comm: RealComm) -> (usize, usize) {
 
 /// Returns a limit of the program's ABI, such as `MPI_MAX_OBJECT_NAME`.
 ///
-/// The library's ABI is also the program's. Buffers of the runtime have space for the longest text
-/// of any ABI, so texts are never cut off before they reach the program.
+/// The program always has the ABI of its library. Buffers of the runtime have space for the longest
+/// text of any ABI, so texts are never cut off before they reach the program.
 pub fn limit(name: &str) -> usize {
     let find = |abi: &'static Abi| abi.limits.iter().find(|limit| limit.0 == name);
     let limit = match foreign_abi() {

@@ -50,8 +50,7 @@ unsafe fn envelope<E: Edge>(datatype: u64, is_large: bool, slot: usize) -> (c_in
 
 /// Translates the constants among the integers of `MPI_Type_get_contents` (MPI 4.1, 5.1.13).
 ///
-/// `is_large` means `MPI_Type_get_contents_c`; `slot` is that of the procedure that returns the
-/// lengths.
+/// `is_large` means `MPI_Type_get_contents_c`; `slot` is the slot for [`envelope`].
 ///
 /// # Safety
 /// `integers` must point to all integers that the callee has written for this datatype. The
@@ -78,8 +77,9 @@ pub(super) unsafe fn contents<E: Edge>(
             SUBARRAY => translate(Domain::Order, length - 1),
             DARRAY => {
                 let dimensions = integers.add(2).read_unaligned() as usize;
-                // The integers are size, rank, number of dimensions, sizes of the array (unless
-                // these are large counts), distributions, their arguments, process grid, order.
+                // The integers are size, rank, number of dimensions, sizes of the array (unless the
+                // sizes are large counts), distributions, arguments of the distributions, process
+                // grid, order.
                 let first = if counts == 0 { 3 + dimensions } else { 3 };
                 for index in 0..dimensions {
                     translate(Domain::Distribution, first + index);

@@ -2,10 +2,11 @@
 //!
 //! Open MPI 4 has components that use symbols of libmpi without naming libmpi as a dependency. In a
 //! program that is linked with libmpi, these components find the symbols in the program's global
-//! scope. In a namespace of dlmopen(3) the global scope consists of the first object, which is the
-//! shim, and its dependencies (glibc 2.36, elf/dl-object.c: `_dl_new_object`), and ld.so cannot
-//! extend it by RTLD_GLOBAL (glibc's bug 18684). This module therefore adds libmpi to the scope by
-//! changing ld.so's own data, if these have the expected form.
+//! scope. In a namespace of dlmopen(3), the global scope consists of the namespace's first object,
+//! here the shim, and the dependencies of that object (glibc 2.36, elf/dl-object.c:
+//! `_dl_new_object`). The flag RTLD_GLOBAL does not extend this scope (glibc's bug 18684). This
+//! module therefore adds libmpi to the scope by changing ld.so's own data, if these data have the
+//! expected form.
 #![allow(unsafe_code)]
 
 use super::{LIBRARY, SHIM};
@@ -26,7 +27,7 @@ type Object = *mut c_void;
 
 /// Upper bound of the offsets of a link map's members, in bytes.
 const LINK_MAP_BOUND: usize = 1160;
-/// End of the public head (link.h).
+/// Size of the public head of a link map (link.h), in bytes.
 const PUBLIC_HEAD_SIZE: usize = 5 * size_of::<usize>();
 /// Upper bound of the number of objects in a scope.
 const MAX_OBJECTS: u32 = 1024;
@@ -58,7 +59,7 @@ pub unsafe fn add_library() -> bool {
             .iter()
             .filter(|object| !all.contains(object));
         all.extend(more.copied().collect::<Vec<_>>());
-        // ld.so keeps the list as long as the namespace exists.
+        // ld.so keeps a pointer to the list as long as the namespace exists.
         let all = all.leak();
         (*global).objects = all.as_ptr();
         (*global).count = all.len() as u32;
@@ -86,8 +87,8 @@ unsafe fn scope_of(object: Object) -> Option<*mut Scope> {
     let offsets = (PUBLIC_HEAD_SIZE..LINK_MAP_BOUND).step_by(size_of::<usize>());
     let mut candidates = offsets.map(|offset| object.wrapping_byte_add(offset).cast::<Scope>());
     let is_search_list = |scope: &*mut Scope| {
-        // SAFETY: within a link map; a possible list is only read if it is among ld.so's other
-        // data.
+        // SAFETY: the candidate lies within a link map. The list to which the candidate points is
+        // only read if the list is in ld.so's heap.
         unsafe {
             let (list, count) = ((**scope).objects, (**scope).count);
             let is_list =

@@ -103,8 +103,8 @@ impl SavedMemory {
         let current = mappings()?;
         for mapping in &current {
             for range in self.without(&mapping.range) {
-                // The process that has created the shared memory may have failed before removing
-                // its name, and no process must open this memory any more.
+                // No process must open shared memory of an earlier MPI instance. The process that
+                // has created the memory may have failed before it has removed the memory's name.
                 if let Some(segment) = &mapping.segment {
                     let _ = std::fs::remove_file(segment);
                 }
@@ -206,7 +206,7 @@ impl SavedMapping {
     }
 }
 
-/// Writes only pages that differ, so that unchanged pages of files stay shared.
+/// Writes only pages that differ, so that unchanged pages of files are not copied.
 ///
 /// # Safety
 /// The memory must be mapped and writable, and no other thread may use it.

@@ -18,7 +18,7 @@ impl SavedModules {
     /// No other thread may open or close libraries.
     ///
     /// # Errors
-    /// [`ResetError::LibraryOpened`] with the first library that was not loaded at the snapshot.
+    /// Fails with [`ResetError::LibraryOpened`], which names the first such library.
     pub unsafe fn check_none_opened(&self) -> Result<(), ResetError> {
         let loaded = library::modules();
         match loaded.iter().find(|module| !self.0.contains(module)) {

@@ -53,9 +53,9 @@ impl Snapshot {
     /// Resets the MPI side to the snapshot.
     ///
     /// # Safety
-    /// The caller must be the thread that has taken the snapshot. Calls of the library on the
-    /// caller's stack must be abandoned: they must never continue. Pointers that the library has
-    /// returned after the snapshot must not be used any more.
+    /// The caller must be the thread that has taken the snapshot. Calls of the library that are on
+    /// the caller's stack must never continue. Pointers that the library has returned after the
+    /// snapshot must not be used any more.
     pub unsafe fn restore(&self) -> Result<ResetTimes, ResetError> {
         let begin = Instant::now();
         // Signals are blocked, so a handler of the library never runs on partly restored memory.

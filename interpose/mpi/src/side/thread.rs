@@ -38,7 +38,7 @@ impl SavedThreadState {
             ));
         let copy = |range: Range<usize>| SavedRange {
             address: range.start,
-            // SAFETY: memory of this thread's control block or thread-local data.
+            // SAFETY: the range is part of this thread's control block or thread-local data.
             bytes: unsafe { std::slice::from_raw_parts(range.start as *const u8, range.len()) }
                 .to_vec(),
         };
@@ -51,7 +51,8 @@ impl SavedThreadState {
     /// This thread must not be in a call of the library.
     pub unsafe fn put_back(&self) {
         for saved in &self.0 {
-            // SAFETY: memory of this thread's control block or thread-local data, of that length.
+            // SAFETY: the range is part of this thread's control block or thread-local data, and
+            // has the length of the saved bytes.
             unsafe {
                 (saved.address as *mut u8)
                     .copy_from_nonoverlapping(saved.bytes.as_ptr(), saved.bytes.len())

@@ -36,7 +36,10 @@ pub struct Layout {
     number: usize,
     /// Offset of the word that is zero when the thread has exited.
     exit_word: usize,
-    /// Addresses of the lists of stacks: allocated by libc, and provided by callers.
+    /// Addresses of the two lists of stacks.
+    ///
+    /// libc has allocated the stacks of the first list. The creators of the threads have provided
+    /// the stacks of the second list (pthread_attr_setstack(3)).
     lists: [usize; 2],
     /// Address of the lock of these lists.
     lock: usize,
@@ -63,9 +66,9 @@ impl Layout {
         let global = symbol(c"_rtld_global")?;
         let used = global + offset(c"_thread_db_rtld_global__dl_stack_used")?;
         let user = global + offset(c"_thread_db_rtld_global__dl_stack_user")?;
-        // glibc does not publish the lock's offset. Members of `struct rtld_global` (glibc's
-        // sysdeps/generic/ldsodefs.h): lists used, user, cache; size of the cache; stack in flight;
-        // lock. That the second list follows the first is checked.
+        // glibc does not publish the lock's offset. The members of `struct rtld_global` up to the
+        // lock are (glibc's sysdeps/generic/ldsodefs.h): lists used, user, cache; size of the
+        // cache; stack in flight; lock. Of this order, only the first two members can be checked.
         const LIST: usize = 16;
         if user != used + LIST {
             return Err(ResetError::UnknownThreads);
@@ -185,7 +188,7 @@ pub unsafe fn end_all() -> Result<(), ResetError> {
 }
 
 impl Layout {
-    /// Terminates the threads, for which the handler of the signal is installed.
+    /// Terminates the threads by the signal, whose handler must be installed.
     ///
     /// # Safety
     /// The requirements of the function [`end_all`] apply.
@@ -235,8 +238,8 @@ impl Layout {
     /// All threads of the MPI side must have exited.
     unsafe fn remove_threads(&self) -> Result<(), ResetError> {
         type Deallocate = unsafe extern "C" fn(*mut c_void, bool);
-        // SAFETY: ld.so's function of this type, which libc calls for threads whose stacks it does
-        // not keep.
+        // SAFETY: ld.so's function has this type; libc calls the function for threads whose stacks
+        // libc does not keep.
         let deallocate: Deallocate =
             unsafe { std::mem::transmute::<usize, Deallocate>(symbol(c"_dl_deallocate_tls")?) };
         let _lock = self.lock();
