@@ -13,8 +13,7 @@
 //! machine: SIGKILL, a signal from another process, and a bus error that the hardware reports.
 //!
 //! After the third SIGKILL of one worker, a message names the kernel's out-of-memory killer. The
-//! tenth death of a worker ends the job. Earlier deaths count under the same
-//! condition.
+//! tenth death of a worker ends the job. Earlier deaths count under the same condition.
 //!
 //! A worker that exits without MPI_Finalize ends the job at once.
 
