@@ -254,11 +254,11 @@ unsafe fn is_first_of_node(environment: *const *const c_char) -> bool {
 
 /// Name of the file, in the job's directory, that exists if a process runs unprotected.
 ///
-/// The name behind the slash is equal to the one in `understudy_wire::line`.
+/// The name after the slash is equal to that in `understudy_wire::line`.
 const UNPROTECTED_MARK: &[u8] = b"/aside";
 /// Name of the file, in the job's directory, that exists if a process was refused.
 ///
-/// The name behind the slash is equal to the one in `understudy_wire::line`.
+/// The name after the slash is equal to that in `understudy_wire::line`.
 const REFUSED_MARK: &[u8] = b"/refused";
 
 /// Records that the program is about to run unprotected: its processes cannot be replaced.

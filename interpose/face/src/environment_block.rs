@@ -7,9 +7,9 @@ use core::ffi::c_char;
 /// Variable that pads an environment.
 pub const PAD_VARIABLE: &[u8] = b"UNDERSTUDY_PAD=";
 
-/// Step of the number of strings of an environment, which is padded to a multiple.
+/// The number of strings of an environment is padded to a multiple of this number.
 const COUNT_STEP: usize = 300;
-/// Step of the size of an environment in bytes, which is padded to a multiple.
+/// The size of an environment in bytes is padded to a multiple of this number.
 const SIZE_STEP: usize = 48 << 10;
 
 /// Memory for strings and their pointers.

@@ -198,8 +198,9 @@ unsafe fn merged_environment(given: Strings, saved: Strings) -> Option<Strings> 
 
 /// Returns the value of LD_PRELOAD as three parts, to be concatenated.
 ///
-/// The value is the launcher's. If the program has set another value, the value is the program's,
-/// with this library in front unless the program's value names the library.
+/// The result is the launcher's value, unless the program has set another value. In that case the
+/// result is the program's value, with this library in front if the value does not name the
+/// library.
 ///
 /// # Safety
 /// The requirements of [`merged_environment`] apply.

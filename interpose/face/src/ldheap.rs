@@ -290,7 +290,7 @@ extern "C" fn ld_calloc(count: usize, size: usize) -> *mut c_void {
 /// Releases a block.
 ///
 /// A block of the runtime side's heap that the program side releases is not freed. A rollback
-/// restores ld.so's data, which may then refer to the block again, but not this heap.
+/// restores ld.so's data, which may then refer to the block again, but does not restore this heap.
 unsafe extern "C" fn ld_free(block: *mut c_void) {
     match owner(block) {
         Some(1) if current_side() == 0 => {}

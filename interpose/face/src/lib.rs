@@ -1,9 +1,9 @@
 //! Preload library: the library in LD_PRELOAD, which stands in for libmpi in the program.
 //!
-//! The code uses no std and no heap, starts no lasting thread, and has no lock but the MPI lock
-//! while it calls functions outside of this library. Its constructor is the first constructor of
-//! the process. An MPI program that no launcher has started is executed again without the library.
-//! The library protects no other process than a rank; a child of a rank reports effects on files.
+//! The code uses no std and no heap, starts no lasting thread, and has at most the MPI lock while
+//! it calls functions outside of this library. Its constructor is the first constructor of the
+//! process. An MPI program that no launcher has started is executed again without the library. The
+//! library protects no other process than a rank; a child of a rank reports effects on files.
 //!
 //! - `boot` decides whether and how to protect the process; `bypass` bypasses protection and
 //!   runs the program without this library;

@@ -18,13 +18,13 @@ use core::ffi::c_char;
 const VARIABLE: &[u8] = b"LD_LIBRARY_PATH=";
 /// Prefix of the entry with the variable's original value.
 const ORIGINAL_PREFIX: &[u8] = b"UNDERSTUDY_WAS=";
-/// Step of the number of directories, which is padded to a multiple.
+/// The number of directories is padded to a multiple of this number.
 const STEP: usize = 128;
 const FILLER: &[u8] = b"/.understudy:";
 /// Length of the first and the last directory.
 ///
-/// The length exceeds the remainder of two pages at two allocations: ld.so first copies a
-/// directory, then creates a record of the directory.
+/// ld.so makes two allocations for each directory: a copy of its name, then its record. The length
+/// exceeds the parts of two pages that may remain free at these two allocations.
 const LENGTH: usize = 2 * 4096 + 8;
 
 /// Returns a directory whose name exceeds NAME_MAX, followed by a colon.

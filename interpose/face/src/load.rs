@@ -356,7 +356,8 @@ fn start_runtime(
                 late_mpi::await_first_call(&points.enter, streams);
             } else {
                 entry::connect(&points.enter);
-                // An unprotected program keeps its own streams, so this is the last step.
+                // This step is the last one: if an earlier step fails, the program may run
+                // unprotected, with its own streams.
                 streams.start();
             }
             Ok(())

@@ -338,11 +338,11 @@ fn sleep_briefly() {
 
 /// Runs a callback of the program, and yields the lock until the callback returns.
 ///
-/// A callback may wait for a resource, such as an interpreter's lock, that another thread has which
-/// waits for the MPI lock. While the callback runs, other threads may therefore make calls that
-/// wait for no other process. On the runtime's stack, the frames of these calls follow this call's
-/// frames, at lower addresses. If such a call also runs a callback, that callback must return
-/// before this function returns.
+/// The callback may wait for a resource, such as an interpreter's lock, while the thread that has
+/// the resource waits for the MPI lock. While the callback runs, other threads may therefore make
+/// calls that wait for no other process. On the runtime's stack, the frames of these calls follow
+/// this call's frames, at lower addresses. If such a call also runs a callback, that callback must
+/// return before this function returns.
 ///
 /// # Safety
 /// The runtime must call this function in a call that has the lock. `callback.function` must accept

@@ -4,10 +4,10 @@
 //! `mpi_f08`) call C procedures, which the preload library replaces. Some Fortran procedures,
 //! however, read the library's objects to which handles refer, which fails for virtual handles.
 //! This library defines these procedures under all names that compilers give them, and is preloaded
-//! in front of the bindings. Its procedures call only C procedures, except `MPI_INITIALIZED`, which
-//! shows the compiler's value for true; so the runtime contains no Fortran procedures. The data of
-//! this library, such as a callback with its extra state, are in the program's heap and are rolled
-//! back with the heap.
+//! in front of the bindings. Its procedures call only C procedures, so the runtime need not
+//! implement Fortran procedures. The one exception is `MPI_INITIALIZED`, whose result shows the
+//! compiler's value for true. The data of this library, such as a callback with its extra state,
+//! are in the program's heap and are rolled back with the heap.
 #![no_std]
 
 extern crate alloc;

@@ -1,4 +1,6 @@
-//! Control messages: bytes between runtimes, which the runtime sends from memory of its own.
+//! Control messages: bytes that the runtimes of workers exchange.
+//!
+//! The buffers are memory of the runtime side, not of the program.
 
 mod send_queue;
 mod sparse_exchange;
@@ -31,7 +33,7 @@ pub fn next(comm: RealComm, tag: c_int) -> mpi::Result<Option<(Worker, Vec<u8>)>
 pub mod tag {
     use std::ffi::c_int;
 
-    /// Begin of a replica: see `copies::Transfer`.
+    /// Beginning of a replica: see `copies::Transfer`.
     pub const HEAD: c_int = 1;
     /// Description of a replica's pages.
     pub const HEADER: c_int = 2;
@@ -54,13 +56,14 @@ pub mod tag {
     pub const OFFER: c_int = 12;
     /// Pages of a replica that its buddy has itself (deduplication).
     pub const ANSWER: c_int = 9;
-    /// First vote on a cut outside of candidates.
+    /// First vote on a cut at any call.
     pub const CUT_GATHER: c_int = 13;
-    /// Second vote on a cut outside of candidates: all workers are quiesced.
+    /// Second vote on a cut at any call: all workers are quiesced.
     pub const CUT_QUIESCED: c_int = 14;
-    /// Notification that a worker continues, which cancels a cut outside of candidates.
+    /// Notification that a worker continues, which cancels a cut at any call.
     pub const CUT_VETO: c_int = 15;
-    /// Messages of processes that enter a constructor.
+    /// Messages by which processes agree on when to enter a constructor or an intercommunicator's
+    /// collective.
     pub const ASSEMBLE: c_int = 16;
     /// Report that the program has received a drained message.
     pub const DRAINED_RECEIVED: c_int = 17;
@@ -68,6 +71,6 @@ pub mod tag {
     pub const DRAINED_QUERY: c_int = 18;
     /// Message counts of a cut.
     pub const COUNTS: c_int = 20;
-    /// Third vote on a cut outside of candidates: all workers are still quiesced.
+    /// Third vote on a cut at any call: all workers are still quiesced.
     pub const CUT_CONFIRM: c_int = 19;
 }

@@ -1,9 +1,9 @@
 //! This process as a client of the node's daemon (`UNDERSTUDY_DAEMON`), which ranks spares.
 //!
-//! Nothing depends on the daemon: its answer is only a placement hint, which the plan checks
-//! (`recovery_plan`), and without an answer the built-in rule selects a spare. A recovery waits
-//! for the answer no longer than `RECOVERY_LIMIT`. Idle spares keep a connection, over which they
-//! send heartbeats. The client has no thread, and no descriptor in the range of the program side.
+//! Nothing depends on the daemon. Its answer is only a placement hint, which the plan checks
+//! (`recovery_plan`). Without an answer the built-in rule selects a spare. A recovery waits for the
+//! answer no longer than `RECOVERY_LIMIT`. Idle spares keep a connection, over which they send
+//! heartbeats. The client has no thread, and no descriptor in the range of the program side.
 
 mod daemon_link;
 
@@ -122,7 +122,7 @@ pub fn report_unneeded(rt: &Runtime) {
     send_last(rt, &Request::Leave);
 }
 
-/// Returns the present place of a process, or the last one of a failed process.
+/// Returns the place where a process runs, or where a failed process ran.
 fn place_of(process: ProcessNumber) -> ProcessLocation {
     ProcessLocation {
         host: peers::host(process),
@@ -169,7 +169,7 @@ fn request(question: &Request, limit: Duration) -> Result<Answer, String> {
 
 /// Requests new spares; returns the number that the daemon grants this job.
 ///
-/// The job has `spares` idle spares, and had `aim` spares at the start.
+/// The job has `spares` idle spares now, and had `aim` spares at the start.
 pub fn grant_spares(spares: u32, aim: u32) -> Result<u32, String> {
     let job = process_info::job();
     match request(&Request::Replenish { job, spares, aim }, GRANT_LIMIT)? {

@@ -13,9 +13,9 @@
 //!   checkpoint that all workers have;
 //! - `checkpoint_directory`: the directory, and this job's files in it.
 //!
-//! Each worker writes, finds and removes only its own files, and the workers communicate to
-//! determine which checkpoints all of them have. The directory may therefore also be on a local
-//! disk of each node, as long as ranks are restarted on their nodes.
+//! While the job runs, each worker writes, finds and removes only its own files, and the workers
+//! communicate to determine which checkpoints all of them have. The directory may therefore also be
+//! on a local disk of each node, as long as ranks are restarted on their nodes.
 #![allow(unsafe_code)]
 
 mod checkpoint_directory;
@@ -244,8 +244,8 @@ pub fn due_key(rt: &Runtime) -> Option<EpochKey> {
 /// Writes a file that a failed predecessor may not have written.
 ///
 /// This process has replaced a worker at a checkpoint that was to be written with this key. Without
-/// the file, no restart could use this checkpoint, which may be the first checkpoint. Nothing is
-/// written if the file exists, or if the replica lacks pages.
+/// this worker's file, no restart could use the checkpoint, and perhaps no older checkpoint is on
+/// disk. Nothing is written if the file exists, or if the replica lacks pages.
 pub fn take_over(
     rt: &Runtime,
     worker: Worker,
@@ -278,10 +278,10 @@ pub fn stop_writing(rt: &Runtime, store: &mut PageStore) {
 
 /// Ends the disk level, and removes the files of all workers.
 ///
-/// All workers are at their end. This worker removes the files of all workers, since other workers
-/// may be killed before they remove their files. Checkpoints are removed before the undo log: a
-/// job restarted from a checkpoint without the undo log would leave later data in the program's
-/// files.
+/// All workers are at their end. This worker removes the files of all workers in its directory,
+/// since other workers may be killed before they remove their files. Checkpoints are removed before
+/// the undo log: a job that was restarted from a checkpoint without the undo log would leave data
+/// in the program's files that were written after the checkpoint.
 pub fn remove_job_files(rt: &Runtime) {
     let Some(mut disk) = rt.disk.level.take() else {
         return;
@@ -345,8 +345,9 @@ pub fn report(rt: &Runtime, store: &mut PageStore, epoch: Epoch) -> DiskReport {
 
 /// Evaluates the reports of all workers.
 ///
-/// The checkpoint of this cut will be written if all workers are ready. A checkpoint that all
-/// workers have written last is complete, and older files of this worker are removed.
+/// The checkpoint of this cut will be written if all workers are ready. If the last file of each
+/// worker is of one checkpoint, this checkpoint is complete, and older files of this worker are
+/// removed.
 pub fn evaluate_reports(
     rt: &Runtime,
     reports: JointDiskReport,
@@ -377,7 +378,7 @@ pub fn evaluate_reports(
     }
 }
 
-/// Starts to write the checkpoint, after its commit, if that is due.
+/// Starts to write the committed checkpoint, if its file is due.
 pub fn write_if_due(
     rt: &Runtime,
     store: &mut PageStore,

@@ -112,8 +112,9 @@ pub fn gather_locations(world: RealComm) -> mpi::Result<ProcessLocations> {
 pub fn own_location() -> ProcessLocation {
     let text = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let host = user::host_name();
-    // Different nodes may have one host name, so the boot identifier is included. Containers of one
-    // node do not see each other's processes, so they count as different nodes.
+    // Different nodes may have one host name, so the hash includes the boot identifier. Containers
+    // of one node do not see each other's processes, so the hash includes the pid namespace, and
+    // the containers count as different nodes.
     let space = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
     let machine = format!("{host} {}", text("/proc/sys/kernel/random/boot_id"));
     let node = format!("{machine} {}", space.display());

@@ -71,8 +71,8 @@ pub fn domain(process: ProcessNumber) -> u64 {
 /// Returns the status of a terminated process of this node, as wait(2) returns it.
 ///
 /// The status exists once the parent has waited for the process; the guardian does so before it
-/// reports a failure. A status that was not recorded requires Linux 6.15 (`PIDFD_GET_INFO` of
-/// pidfd(7)).
+/// reports a failure. A status that has not arrived with a replica store can be read only on Linux
+/// 6.15 or later (`PIDFD_GET_INFO` of pidfd(7)).
 pub fn wait_status(process: ProcessNumber) -> Option<c_int> {
     /// `struct pidfd_info` in its first version.
     #[repr(C)]

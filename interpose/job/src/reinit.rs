@@ -1,10 +1,10 @@
 //! Reinit of the MPI library after a failure, in a new world.
 //!
 //! A process gets its identity in MPI from its node manager (`understudy_wire::line`), once for
-//! each MPI instance. Between two MPI instances the MPI side of this process is
-//! reset to its state before `MPI_Init` ([`understudy_mpi::side`]), so no late message, lock or
-//! thread of a failed world remains. All processes of the job have been reset before any of them
-//! begins the next MPI instance.
+//! each MPI instance. Between two MPI instances the MPI side of this process is reset to its state
+//! before `MPI_Init` ([`understudy_mpi::side`]), so no late message, lock or thread of a failed
+//! world remains. All processes of the job have been reset before any of them begins the next MPI
+//! instance.
 #![allow(unsafe_code)]
 
 mod components;
@@ -41,7 +41,7 @@ use understudy_wire::line::{ToManager, ToProcess};
 pub struct SpareActions {
     /// Periodic action; returns the time until its next call, if any.
     pub idle: fn() -> Option<Duration>,
-    /// Exits the process, when the job has ended without needing it.
+    /// Exits the process if the job has ended and has never needed this process.
     pub leave: fn() -> !,
 }
 
@@ -75,8 +75,8 @@ pub fn read_manager_address() -> Result<(), String> {
 
 /// Initialises the library for the first time, when this process is needed.
 ///
-/// Until then the process is a spare. Its first MPI instance may be any instance of the job.
-/// Earlier calls of the library were local and belong to no MPI instance.
+/// The process is a spare until then, and any MPI instance of the job may be its first one. Earlier
+/// calls of the library were local and belong to no MPI instance.
 pub fn initialise(rt: &Runtime, level: c_int, provided: &mut c_int, spare: &SpareActions) -> c_int {
     manager_messages::connect_to_guardian();
     if understudy_mpi::abi::foreign_abi().is_some() || components::opens_components() {
@@ -112,7 +112,7 @@ pub fn is_first(rt: &Runtime) -> bool {
     rt.reinit.instance.borrow().is_first
 }
 
-/// Returns the number of spares at the begin of this MPI instance.
+/// Returns the number of spares at the beginning of this MPI instance.
 pub fn spares(rt: &Runtime) -> u32 {
     rt.reinit.instance.borrow().spares
 }
@@ -148,8 +148,8 @@ fn reset_mpi_side(rt: &Runtime) -> Result<(), side::ResetError> {
 
 /// Leaves a failed MPI instance; returns the identity in the next one.
 ///
-/// Reports this MPI instance as failed if no other process has failed. Resets the MPI side, and
-/// waits until all other processes have reset theirs.
+/// Reports this MPI instance as failed, unless another one is required already. Resets the MPI
+/// side, and waits until all other processes have reset their MPI sides.
 pub fn leave_instance(rt: &Runtime) -> InstanceIdentity {
     report_failed(rt);
     reset(rt);
@@ -162,7 +162,8 @@ fn await_first(rt: &Runtime, spare: &SpareActions) -> InstanceIdentity {
     loop {
         match receive_with_descriptors(rt, (spare.idle)()) {
             Some((ToProcess::End, _)) => (spare.leave)(),
-            // The previous manager has made this process a rank, and may not have sent `Begin`.
+            // The previous manager has selected this process as a rank, and may not have sent
+            // `Begin`.
             Some((ToProcess::ManagerReplaced, _))
                 if lines().page.has_taken_part.load(Ordering::Acquire) != 0 =>
             {
@@ -264,7 +265,7 @@ fn await_replica_store(rt: &Runtime, begin: InstanceIdentity) -> Option<Instance
     None
 }
 
-/// Duplicates a descriptor for the library; the reset of the MPI side closes it.
+/// Duplicates a descriptor for the library; the reset of the MPI side closes the duplicate.
 fn duplicate_for_library(descriptor: &OwnedFd) -> c_int {
     // SAFETY: fcntl(2), without libc, which would move the copy to the runtime's descriptors.
     let copy = unsafe {
@@ -318,8 +319,8 @@ fn enter(rt: &Runtime, begin: InstanceIdentity) -> Option<c_int> {
     );
     user::show_library_output(true);
     let world = RealComm::world();
-    // If the server cannot be reached, Open MPI assumes that the process is the only one of its
-    // job.
+    // If the PMIx server cannot be reached, Open MPI assumes that the process is the only one of
+    // its job, and succeeds. The size and the rank are therefore compared.
     if rc == SUCCESS && (world.size(), world.rank()) == (Ok(begin.place.0), Ok(begin.place.1)) {
         return Some(provided);
     }
@@ -359,7 +360,8 @@ pub fn report_failed(rt: &Runtime) {
 pub fn await_restart(rt: &Runtime) -> ! {
     let mut reported = None;
     loop {
-        // Another manager, which begins another MPI instance, must receive the message as well.
+        // If the manager is replaced, the next manager, which begins another MPI instance, must
+        // receive the message as well.
         let generation = call::required_instance();
         if reported.replace(generation) != Some(generation) {
             send(&ToManager::Failed { generation });

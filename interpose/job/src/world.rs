@@ -23,7 +23,7 @@ pub fn enter(rt: &Runtime, world: World) {
     set(rt, world);
 }
 
-/// Returns the present view of the job, which does not follow later changes.
+/// Returns the present view of the job; later changes do not affect the returned value.
 ///
 /// Must be called after `MPI_Init`.
 pub fn get(rt: &Runtime) -> Arc<World> {
@@ -66,7 +66,7 @@ pub fn worker(rt: &Runtime) -> Worker {
     }
 }
 
-/// True if this process is the first worker, which acts for all.
+/// True if this process is the first worker, which acts for all workers.
 pub fn is_first_worker(rt: &Runtime) -> bool {
     with(rt, |world| world.role == Role::Worker(Worker(0)))
 }

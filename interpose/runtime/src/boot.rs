@@ -65,7 +65,10 @@ pub unsafe extern "C" fn understudy_runtime_start(
     }
 }
 
-/// Opens the `DOOR` of each crate that has one, for functions that no handler calls.
+/// Opens the `DOOR` of each crate that has one.
+///
+/// Functions that the MPI library, the kernel or lower crates call have no `Runtime` argument, and
+/// get the runtime by `DOOR`.
 fn open_doors(rt: &'static Runtime) {
     user::DOOR.open(rt);
     understudy_job::DOOR.open(rt);
@@ -95,8 +98,8 @@ pub unsafe extern "C" fn understudy_runtime_streams(ledger: *const c_char) {
     let path = unsafe { CStr::from_ptr(ledger) }
         .to_string_lossy()
         .into_owned();
-    // A spare that replaces a worker prints once more the output that the worker has already
-    // printed, and so does a restarted job up to its checkpoint. This repeated output is dropped.
+    // A spare that replaces a worker prints output once more that the worker has already printed.
+    // So does a restarted job, up to its checkpoint. This repeated output is dropped.
     let is_silent = process().0 + config().spares >= launcher_size() || config().restart;
     crate::user::attach_output(rt, path.into(), is_silent);
 }
@@ -157,7 +160,8 @@ fn report_refusal(refused: &StartRefusal) -> c_int {
             refusal::outcome(strict)
         ));
     } else if strict.is_some() {
-        // A rank that exits with an error ends the job, so the rank that reports gets time.
+        // A rank that exits with an error ends the job. The pause gives the reporting rank time to
+        // print.
         std::thread::sleep(std::time::Duration::from_secs(1));
     }
     if strict.is_some() {
@@ -337,7 +341,7 @@ fn check_mpi() -> Result<(), String> {
     Ok(())
 }
 
-/// Sets parameters of Open MPI that a second initialisation needs, and that shorten the start.
+/// Sets parameters of Open MPI for a second initialisation, and for a short start.
 fn prefer_simple_mpi() {
     // `mpirun --with-ft ulfm` switches on the library's own fault tolerance, which is not used.
     // SAFETY: the MPI library has no thread yet.

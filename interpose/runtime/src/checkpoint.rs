@@ -30,7 +30,7 @@ const TRANSFER_FAILED: &str = "a replica cannot be sent to another worker";
 
 /// Damages the replicas in this process, for tests.
 ///
-/// During a transfer this is impossible, so the process exits.
+/// The process exits if a transfer is using the replicas, which cannot be damaged then.
 pub fn damage(rt: &Runtime, victim: Victim) {
     let Some(mut keep) = copies::try_replicas(rt) else {
         system_calls::print_message(message::REPLICAS_IN_USE);
@@ -40,7 +40,8 @@ pub fn damage(rt: &Runtime, victim: Victim) {
     match victim {
         Victim::Own => keep.own.damage_pages(true, &keep.store),
         Victim::Stored => {
-            // The failed process determines which pages of parity are needed, so all are damaged.
+            // The failed process determines which pages of parity are needed, so all pages are
+            // damaged.
             let every = world::get(rt).redundancy.is_parity();
             let stored = keep.stored.iter_mut();
             stored.for_each(|copy| copy.damage_pages(every, &keep.store));
@@ -72,8 +73,8 @@ pub fn take(rt: &Runtime) -> Result<(), Rewound> {
         copies::post_receives(rt, &mut transfers),
         TRANSFER_FAILED,
     )?;
-    // A program makes most of its temporary allocations while it starts. Later, freed memory is
-    // returned at growing intervals.
+    // Pages of freed heap memory are returned to the kernel at the checkpoints 2, 4, 8 and so on. A
+    // program makes most of its temporary allocations while it starts, so the intervals grow.
     if epoch > Epoch(1)
         && epoch.0.is_power_of_two()
         && !static_data::compares()

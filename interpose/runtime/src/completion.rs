@@ -45,7 +45,8 @@ fn test(rt: &Runtime, index: u32) -> Result<bool, Rewound> {
     }
     match get(rt, index).map(|request| request.state) {
         Some(RequestState::Active) => test_real(rt, index)?,
-        // The library is not called for an open request, so it cannot report a failure.
+        // The library is not called for an open request, so the library cannot report a failure
+        // here.
         Some(RequestState::Open) if call::is_over() => drop(recovery::check(rt, call::ABANDONED)?),
         Some(RequestState::Open) => {
             if requests::synchronous::has_any() {
@@ -192,7 +193,8 @@ pub fn wait_with(
     meanwhile: impl Fn() -> Result<(), Rewound>,
 ) -> Result<RequestOutcome, Rewound> {
     loop {
-        // Polling also advances a checkpoint under way, or an agreement on a cut.
+        // While a work flag is set, the request is polled, since each poll also advances a
+        // checkpoint or an agreement on a cut.
         if !work_flags::is_any_set()
             && let Some((index, mut request)) = requests::completable(rt, *handle)
         {

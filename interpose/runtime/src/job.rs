@@ -24,9 +24,9 @@ use understudy_numbers::{ProcessNumber, Rank, Worker};
 use understudy_policy::redundancy::Redundancy;
 use understudy_settings::{Config, Scheme};
 
-/// Consequence of a failed collective of the end, for the user.
+/// Message for a failed collective at the end of the job.
 const NO_END: &str = "the workers do not reach their end";
-/// Time between two votes on an end that a fault holds.
+/// Time between two votes on the end of a job that a fault delays.
 const VOTE_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Sets up the state of the job after the real MPI_Init.
@@ -168,7 +168,7 @@ fn no_domain(locations: &ProcessLocations) -> Option<String> {
     Some(message::domain_file_unreadable(rank, file.display()).to_string())
 }
 
-/// Returns how many workers are lost if all of their failure domain fails, as `N of W`.
+/// Returns the number of workers that are lost if their failure domain fails, as `N of W`.
 ///
 /// Process 0 reports the number to the user if the job has several nodes; otherwise the number is
 /// only logged.
@@ -306,7 +306,7 @@ pub fn end_of_sessions(rt: &Runtime) -> Result<(), Rewound> {
     Ok(())
 }
 
-/// Waits until no worker's end is held by a fault.
+/// Waits until no fault delays the end of any worker.
 ///
 /// Checkpoints are taken meanwhile, as if the program called collectives over all workers.
 pub fn await_permission_to_end(rt: &Runtime) -> Result<(), Rewound> {
@@ -328,14 +328,15 @@ pub fn await_permission_to_end(rt: &Runtime) -> Result<(), Rewound> {
 pub fn finalize(rt: &Runtime) -> Result<c_int, Rewound> {
     fault::point("finalize.begin", copies::committed_epoch(rt));
     objects::attribute::delete_comm(rt, objects::comm::self_handle(rt));
-    // Other workers may wait for messages that this process has sent. The library forwards them
-    // only while it is called, so this process stays in the library until all workers have arrived.
+    // Other workers may wait for messages that this process has sent. The library forwards such
+    // messages only while it is called, so this process stays in the library until all workers have
+    // arrived.
     let barrier = || world::private(rt).sleeping_barrier();
     if is_protected() {
         checkpoint::finish(rt)?;
         cut::finish(rt)?;
         disk::stop_writing(rt, &mut copies::replicas(rt).store);
-        // After a further failure, either all workers complete the end or all recover.
+        // After a further failure, either all workers complete the end, or all workers recover.
         recovery::check_own(rt, barrier(), NO_END)?;
         recovery::check(rt, reinit::await_end_of_all(rt))?;
     } else if barrier().is_err() || reinit::await_end_of_all(rt) != SUCCESS {

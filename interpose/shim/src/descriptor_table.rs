@@ -35,7 +35,7 @@ pub struct LiftGuard(());
 ///
 /// This thread increments `LIFTING` and then reads `LOCKING_THREAD`; the locking thread writes
 /// `LOCKING_THREAD` and then reads `LIFTING`. All accesses are sequentially consistent, so at least
-/// one of both threads sees the other's write and waits.
+/// one of the two threads sees the other's write and waits.
 pub fn begin_lift() -> LiftGuard {
     loop {
         LIFTING.fetch_add(1, SeqCst);

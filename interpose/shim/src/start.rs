@@ -15,8 +15,9 @@ unsafe extern "C" {
 /// Variables that disable UCX's memory hooks.
 ///
 /// UCX, which Open MPI uses, overwrites the first instructions of libc's mmap and related functions
-/// with jumps to its own code, which makes the system calls without the patched instructions. UCX's
-/// libraries read these variables as soon as they are loaded.
+/// with jumps to its own code. UCX's code would make the system calls without the instructions in
+/// libc that the preload library has patched. UCX's libraries read these variables as soon as they
+/// are loaded.
 const NO_MEMORY_HOOKS: [(&CStr, &CStr); 3] = [
     (c"UCX_MEM_MMAP_HOOK_MODE", c"none"),
     (c"UCX_MEM_MALLOC_HOOKS", c"n"),

@@ -30,7 +30,7 @@ pub fn swap(
     }
     loop {
         if let Some(buffers) = messages.poll()? {
-            // The received messages precede the sent ones.
+            // The buffers of received messages precede those of sent messages.
             let senders = expected.iter().map(|&(from, _)| from);
             return Ok(senders.zip(buffers).collect());
         }

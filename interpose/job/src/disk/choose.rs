@@ -74,7 +74,7 @@ fn refuse(disk: &DiskLevel, name: EpochFileName, damage: &EpochError, next: Opti
     system_calls::print_message(message::checkpoint_unusable(epoch, path, damage, next));
 }
 
-/// Returns the lowest of the workers that the processes pass.
+/// Returns the lowest of the workers that the processes pass, if any process passes one.
 fn lowest_worker(comm: RealComm, own: Option<Worker>) -> mpi::Result<Option<Worker>> {
     let own = own.map_or(u64::MAX, |worker| u64::from(worker.0));
     let all = comm.allreduce_min_max(Extreme::Least, &[own])?;

@@ -25,7 +25,7 @@ pub struct DiskLevel {
     pub lineage: u64,
     /// Lineage that the job would have if this start were the first.
     pub start: u64,
-    /// Generation of the job's start; recoveries are added.
+    /// Generation number in the keys of checkpoints, to which the number of recoveries is added.
     pub base: u64,
     pub writer: Option<Writer>,
     /// Checkpoint that is being written.
@@ -42,9 +42,9 @@ pub struct DiskLevel {
     pub trouble: Option<String>,
     /// True if trouble of any worker has been reported to the user.
     pub is_trouble_reported: bool,
-    /// Checkpoint on disk to which all workers roll back.
+    /// Checkpoint on disk to which all workers roll back, until they have done so.
     ///
-    /// With pages and state of this worker, until `take_chosen` takes them.
+    /// The second value has the pages and the state of this worker, until `take_chosen` takes them.
     pub chosen: Option<(EpochKey, Option<LoadedCheckpoint>)>,
 }
 

@@ -53,8 +53,8 @@ fn build() -> u64 {
 
 /// Returns the checksum of the program's environment.
 ///
-/// Variables that the launcher and the shell change in every start are excluded, and understudy's
-/// settings. A different environment only causes a warning.
+/// Excludes understudy's settings, and variables that the launcher and the shell change in every
+/// start. A different environment only causes a warning.
 pub fn environment() -> u64 {
     let text = std::fs::read("/proc/self/environ").unwrap_or_default();
     let is_the_program = |entry: &&[u8]| {

@@ -6,9 +6,9 @@
 //!   magic │ version u32 │ length u32 of the head │ head │ checksum │ zeros │ pages
 //! ```
 //!
-//! The zeros fill up a page. The file has no checksums of pages: readers have the expected
-//! checksums. If a page's slot is reused while the page is being written, the page is wrong in the
-//! file. The first reader of the file detects this.
+//! The zeros fill the page up. The file has no checksums of pages, because its readers have the
+//! checksums. If the store reuses the memory of a page while the page is being written, the page in
+//! the file is wrong, which the first reader of the file detects.
 #![allow(unsafe_code)]
 
 use crate::system_calls;
@@ -35,7 +35,7 @@ const MAGIC: &[u8; 8] = b"USTDYSTA";
 const VERSION: u32 = 1;
 /// Size of magic, version and length of the head, in bytes.
 const PREAMBLE: usize = 16;
-/// Length in bytes above which the length of a head is considered damaged.
+/// Maximum length of a head in bytes; a file with a greater number is refused.
 const LONGEST_HEAD: u32 = 256 << 20;
 
 fn ending(worker: Worker) -> String {

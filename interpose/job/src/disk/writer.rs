@@ -209,7 +209,8 @@ impl Writer {
 
 /// Opens a file of the program by its descriptor in the main thread.
 ///
-/// The writing thread has its own descriptor table; `/proc/self` names that of the main thread.
+/// The writing thread has its own descriptor table; `/proc/self` contains the main thread's
+/// descriptors.
 fn reopen(file: RawFd) -> io::Result<File> {
     let path = format!("/proc/self/fd/{file}");
     File::open(&path).or_else(|_| File::options().write(true).open(&path))

@@ -140,8 +140,8 @@ pub unsafe fn prepare(scratch: &Path) {
     ];
     const ALONE: [(&CStr, &CStr); 2] = [
         (c"OMPI_MCA_ess_singleton_isolated", c"1"),
-        // Children of several processes would share one directory, and the first one to end would
-        // remove another's files.
+        // Otherwise the child processes of several ranks would share one directory, and the first
+        // child process to end would remove files of the others.
         (c"OMPI_MCA_orte_create_session_dirs", c"0"),
     ];
     if opens_components() {

@@ -1,10 +1,10 @@
 //! Libraries that the MPI library opens in `MPI_Init`, opened in advance.
 //!
-//! ld.so never closes a library that may still be used, so libraries that MPICH's UCX and Open MPI
-//! 4 open cannot be closed when the MPI side is reset. Libraries that are opened before the
-//! snapshot is taken are part of the snapshot. The set of libraries depends on the installation and
-//! the machine: a child process initialises the library alone, and reports which libraries it has
-//! opened.
+//! ld.so never closes some libraries, since they may still be in use. The libraries that MPICH's
+//! UCX and Open MPI 4 open are among them, so a reset of the MPI side cannot close these libraries.
+//! Libraries that are opened before the snapshot is taken are part of the snapshot. The set of
+//! libraries depends on the installation and the machine, so a child process initialises the
+//! library alone, and reports which libraries it has opened.
 #![allow(unsafe_code)]
 
 use super::components;

@@ -305,7 +305,7 @@ pub fn hand_over(worker: Worker, files: [&impl AsFd; 2]) {
     }
 }
 
-/// Reports that the files of this process are not needed if this process fails.
+/// Reports that nothing of this process's replica store is needed if this process fails.
 pub fn report_no_store() {
     or_exit(lines().guardian.send(&ToManager::ReleaseReplicas));
     send(&ToManager::ReleaseReplicas);
@@ -383,7 +383,9 @@ pub fn report_committed(worker: Worker, number: u64) {
     send(&ToManager::SpawnedPermanent { worker, number });
 }
 
-/// Returns the boards of these workers, which are on the node of `process`.
+/// Returns the boards of workers: the ports and names that they have published.
+///
+/// All of these workers are on the node of `process`.
 ///
 /// `None` if another MPI instance is required before the answer.
 ///

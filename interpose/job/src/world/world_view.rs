@@ -36,7 +36,7 @@ pub struct World {
     pub nodes: Vec<u64>,
     /// True if failures are recovered from, as long as `finalized` is false.
     pub protected: bool,
-    /// True if `MPI_Finalize` has passed its last point of recovery, or exit(3) has begun.
+    /// True if `MPI_Finalize` has passed its last wait for other workers, or exit(3) has begun.
     pub finalized: bool,
     /// Number of recoveries so far.
     pub recoveries: u32,

@@ -55,7 +55,8 @@ pub fn run(rt: &Runtime, report: &mut RecoveryReport) -> AttemptResult {
 }
 
 fn begin(rt: &Runtime, report: &mut RecoveryReport) -> AttemptWork {
-    // The program's wait, perhaps a long one, is over.
+    // The wait in the failed call, perhaps a long one, has ended; waits of the recovery do not
+    // continue it.
     crate::arch::end_wait();
     report.stage(rt, RecoveryStage::Detect);
     AttemptWork::default()
@@ -66,7 +67,7 @@ fn begin(rt: &Runtime, report: &mut RecoveryReport) -> AttemptWork {
 struct AttemptWork {
     /// Communicator of all processes of the generation.
     all: Option<RealComm>,
-    /// Epoch whose replicas here are complete although its commit was not seen.
+    /// Epoch whose replicas in this process are complete, although this process has seen no commit.
     complete: Option<Epoch>,
     meeting: Option<MeetingResult>,
     /// Memory that is being made present, for the program and for stored replicas.
@@ -87,7 +88,8 @@ impl AttemptWork {
     /// Performs one stage.
     ///
     /// # Errors
-    /// Fails if another process fails or a replica is damaged; the next attempt uses others.
+    /// Fails if another process fails or a replica is damaged. The next attempt then uses other
+    /// replicas.
     fn perform(
         &mut self,
         rt: &Runtime,
@@ -167,7 +169,9 @@ impl AttemptWork {
         Ok(processes.into_iter().filter(is_dead).collect())
     }
 
-    /// Receives this worker's own replica if it has no good one, and sends others theirs.
+    /// Receives this worker's replica if this process has no intact one.
+    ///
+    /// Sends the replicas of other workers that this worker stores, if the plan requests them.
     fn fetch(&mut self, rt: &Runtime, report: &mut RecoveryReport) -> mpi::Result<()> {
         let plan = self.plan()?;
         let me = worker_in(rt, plan)?;
@@ -228,8 +232,8 @@ impl AttemptWork {
 
 /// Enters a new generation of the job.
 ///
-/// Returns the communicator of the generation's processes, and the epoch whose replicas here are
-/// complete although its commit was not seen.
+/// Returns the communicator of the generation's processes. The second result is the epoch whose
+/// replicas in this process are complete, although this process has seen no commit.
 fn enter_next_generation(
     rt: &Runtime,
     report: &mut RecoveryReport,
@@ -241,8 +245,8 @@ fn enter_next_generation(
     stop_threads(rt);
     let begin = reinit::leave_instance(rt);
     report.stage(rt, RecoveryStage::Reset);
-    // MPI calls do nothing before the next generation begins: operations in flight have ended with
-    // the library state that was reset.
+    // Real MPI calls do nothing before the next generation begins. No operation needs to be
+    // cancelled or freed: all operations have ended with the library state that was reset.
     let complete = copies::interrupt(rt);
     static_data::interrupt(rt);
     user::stop_children(rt);
@@ -263,9 +267,10 @@ fn enter_next_generation(
 
 /// Stops the threads of a worker before files or memory are rolled back.
 ///
-/// Does nothing in a joining process, which opens libraries first, and has no state to lose. A
-/// worker's process ends, as one more failed process, if its state cannot be rolled back, if it may
-/// use an accelerator, or if its threads cannot be stopped.
+/// Does nothing in a joining process, which has no state to lose, and stops its threads when it
+/// loads the state of a worker. In three cases the process of a worker ends and counts as one more
+/// failed process: if its state cannot be rolled back, if it may use an accelerator, or if its
+/// threads cannot be stopped.
 fn stop_threads(rt: &Runtime) {
     let Role::Worker(_) = world::get(rt).role else {
         return;

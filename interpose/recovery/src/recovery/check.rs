@@ -54,7 +54,7 @@ fn classify(rt: &Runtime, rc: c_int) -> Result<c_int, Rewound> {
         return Ok(rc);
     };
     if rt.recovery.is_under_way.get() {
-        // Called by a library of the program, while the recovery reopens libraries.
+        // A library of the program has called MPI while the recovery was reopening libraries.
         abort::abort_with_error(
             rt,
             message::FAILURE_DURING_DLOPEN,

@@ -1,19 +1,19 @@
 //! Causes of death of processes, and the decision whether the program is at fault.
 //!
-//! The job ends if a worker dies of a signal of its own at an identical place for the third time,
-//! with at most two epochs in between, whichever worker it is. Such a program would fail in every
-//! spare: it has a bug. The first two deaths may have been the machine's fault (a flipped bit is
-//! gone after the rollback).
+//! The job ends at the third death by a signal that the program itself has caused, at an identical
+//! place. The three deaths may be of different workers. A death counts if the job rolled back to an
+//! epoch that is at most two epochs earlier than the one to which it would roll back now. Such a
+//! program would fail in every spare: it has a bug. The first two deaths may have been the
+//! machine's fault (a flipped bit is gone after the rollback).
 //!
 //! *Place* means the faulting instruction. If the program has raised the signal itself (abort(3)),
-//! all its callers are also compared, since these calls all end in one function of libc. If the
-//! handler could not run (the stack is exhausted), only the signal is compared. Three causes never
-//! count, since they cannot be distinguished from the loss of a machine: SIGKILL, a signal from
-//! another process, and a bus error that the hardware reports.
+//! the callers of that instruction are also compared, since all such signals come from one function
+//! of libc. If the signal handler could not run (the stack is exhausted), only the signal is
+//! compared. Three causes never count, since they cannot be distinguished from the loss of a
+//! machine: SIGKILL, a signal from another process, and a bus error that the hardware reports.
 //!
 //! After the third SIGKILL of one worker, a message names the kernel's out-of-memory killer. The
-//! tenth death of a worker ends the job. For both, only deaths with at most two epochs in between
-//! count.
+//! tenth death of a worker ends the job. Earlier deaths count under the same condition.
 //!
 //! A worker that exits without MPI_Finalize ends the job at once.
 
@@ -30,15 +30,17 @@ const MAX_EQUAL_DEATHS: usize = 3;
 ///
 /// The limit is necessary because replacements may never run out.
 const MAX_DEATHS_OF_WORKER: usize = 10;
-/// Number of epochs that may lie between deaths that count together.
+/// Maximum distance in epochs from the rollback after an earlier death to the present rollback.
 ///
-/// After a rollback, the program may take checkpoints before it reaches the place again.
+/// Earlier deaths at a greater distance do not count. The distance may exceed 0, since after a
+/// rollback the program may take checkpoints before it reaches the place again.
 const MAX_EPOCHS_BETWEEN: u64 = 2;
 
 /// Length in words of the record about a dead process, which the survivors exchange.
 ///
-/// The words are the ends of the output of its two streams, its note, 1 + its exit status, and 1 +
-/// its status as of wait(2). Unknown words are 0.
+/// The words are: the line and column at which the process's output ends in its two streams, the
+/// note about its fatal signal, 1 + its exit status, and 1 + its status as of wait(2). Unknown
+/// words are 0.
 pub(super) const RECORD_WORDS: usize = MARK_WORDS + NOTE_WORDS + 2;
 /// Words for line and column of both streams.
 pub(super) const MARK_WORDS: usize = 4;
@@ -95,7 +97,7 @@ impl DeathHistory {
         self.earlier.iter().any(|death| death.process == process)
     }
 
-    /// Returns the last process of each dead worker, and equalises the earlier deaths.
+    /// Returns the last process of each dead worker, and agrees on the earlier deaths.
     ///
     /// An attempt may have succeeded for some processes only. Some views may therefore name a
     /// process in `living` as the worker's; another view's process is returned instead.
@@ -127,7 +129,7 @@ impl DeathHistory {
         self.now = deaths;
     }
 
-    /// Returns the verdict if the job must end, as the program is at fault.
+    /// Returns the verdict if the job must end because of its deaths.
     pub(super) fn judge(&self, epoch: Epoch) -> Option<Verdict> {
         self.now.iter().find_map(|death| {
             let worker = death.worker;
@@ -236,7 +238,7 @@ impl DeathCause {
         }
     }
 
-    /// True if both causes are an equal signal of the program, at an identical place.
+    /// True if both causes are the same signal of the program, at an identical place.
     ///
     /// Only the signals are compared if no place is known.
     fn is_same(&self, other: &DeathCause) -> bool {

@@ -1,9 +1,9 @@
 //! Deaths of processes, as the survivors exchange and record them.
 //!
-//! The processes of a node read the notes of its dead processes about fatal signals (`fatal`). The
-//! other processes get the notes in the meeting, so all reach equal verdicts
-//! ([`super::death_history`]).
-//! Joining processes get the history.
+//! A process leaves a note about a fatal signal (`fatal`) in the memory of its node, and the living
+//! processes of the node read the note. All other processes get the note in the meeting, so all
+//! reach equal verdicts ([`super::death_history`]). Joining processes get the history of earlier
+//! deaths.
 
 use super::death_history::{Death, DeathCause, DeathView, MARK_WORDS, RECORD_WORDS};
 use crate::Runtime;
@@ -55,7 +55,8 @@ pub fn exchange(
         .zip(marks)
         .map(|(&rank, marks)| own_record(rt, rank, marks))
         .collect();
-    // Unknown words are 0 in a process; the known values agree.
+    // A process has 0 for each word that it does not know, and all known values of a word are
+    // equal. The maximum is therefore the known value.
     let all = all.allreduce_min_max(Extreme::Greatest, own.as_flattened())?;
     let (all, _) = all.as_chunks::<RECORD_WORDS>();
     let merged = dead.iter().copied().zip(processes).zip(all);
@@ -73,7 +74,7 @@ pub fn exchange(
         .collect())
 }
 
-/// Returns the words that this process has about a dead one; unknown words are 0.
+/// Returns the words that this process has about a dead process; unknown words are 0.
 fn own_record(rt: &Runtime, rank: ProcessNumber, marks: [Position; 2]) -> [u64; RECORD_WORDS] {
     let mut words = [0; RECORD_WORDS];
     for (words, mark) in words.chunks_mut(2).zip(marks) {
@@ -88,7 +89,7 @@ fn own_record(rt: &Runtime, rank: ProcessNumber, marks: [Position; 2]) -> [u64; 
     words
 }
 
-/// Returns the verdict if the job must end, as the program is at fault.
+/// Returns the verdict if the job must end because of its deaths.
 ///
 /// `epoch` is the epoch to which all roll back. The verdict is equal in all processes.
 pub fn judge(rt: &Runtime, epoch: Epoch) -> Option<Verdict> {
@@ -97,8 +98,8 @@ pub fn judge(rt: &Runtime, epoch: Epoch) -> Option<Verdict> {
 
 /// Records that the recovery has succeeded; returns a remark for the user.
 ///
-/// All deaths together count as one failure of the machine, unless the program itself has caused
-/// each of them.
+/// Unless the program itself has caused every death, the estimate of the machine's failure rate
+/// counts one failure, however many processes have died.
 pub fn record_success(rt: &Runtime, epoch: Epoch) -> Option<String> {
     let is_fault =
         |death: &Death| matches!(&death.cause, DeathCause::Fault(note) if !note.frames.is_empty());

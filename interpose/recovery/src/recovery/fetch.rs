@@ -19,7 +19,7 @@ use understudy_mpi as mpi;
 use understudy_numbers::Worker;
 use understudy_policy::recovery_plan::{self as plan, Plan, ReplicaRebuild};
 
-/// Sends replicas to the workers that have none of their own, and receives this worker's.
+/// Sends replicas to workers without an intact one, and receives this worker's replica if needed.
 ///
 /// A replacement meanwhile maps the worker's memory, and makes it present.
 pub fn fetch(rt: &Runtime, plan: &Plan, me: Worker) -> mpi::Result<Option<Prefault>> {
@@ -104,9 +104,11 @@ enum OmittedPageSource {
 }
 
 impl OmittedPageSource {
-    /// Receives the list of pages that the incoming replica omits; buddies send such lists.
+    /// Exchanges the lists of pages that the fetched replicas omit: buddies send, fetching workers
+    /// receive.
     ///
-    /// Starts the replay if the pages need a replay.
+    /// Starts the replay if this process takes over from a worker and the worker's replica omits
+    /// pages.
     fn exchange(rt: &Runtime, plan: &Plan, me: Worker) -> mpi::Result<OmittedPageSource> {
         let (keep, world) = (copies::replicas(rt), world::get(rt));
         let sent = plan.fetches.iter().filter(|fetch| fetch.from == me);
@@ -154,7 +156,7 @@ impl OmittedPageSource {
 
 /// Starts to make memory present for the replicas that a replacement will store.
 ///
-/// `None` in a survivor. Replicas of other workers are taken to be about as long as the
+/// `None` in a survivor. The replicas of other workers are assumed to have as many pages as the
 /// replacement's own replica.
 pub fn prepare_stored_replicas(rt: &Runtime, plan: &Plan, me: Worker) -> Option<Prefault> {
     plan.takeover(me)?;
@@ -168,7 +170,9 @@ pub fn prepare_stored_replicas(rt: &Runtime, plan: &Plan, me: Worker) -> Option<
     (pages > 0).then(|| Prefault::start(keep.store.take_untouched(pages)))
 }
 
-/// Makes the epoch that was read from the disk, if any, this worker's own replica.
+/// Makes the epoch that was read from the disk this worker's own replica.
+///
+/// Does nothing to the own replica if no epoch was read.
 pub fn fetch_from_disk(rt: &Runtime, me: Worker) {
     inventory(rt).drop_kept();
     if let Some(loaded) = disk::take_chosen(rt) {
@@ -189,8 +193,8 @@ pub fn rebuild_all(rt: &Runtime, me: Worker) -> mpi::Result<()> {
 
 /// Completes this worker's own replica before it is sent.
 ///
-/// Pages that the replica omits because functions restore them are in memory, which was just
-/// restored.
+/// The replica may omit pages whose changes a function of the program undoes (`understudy.h`). The
+/// memory of the program was just restored, so the content of these pages is copied from there.
 fn complete_own(rt: &Runtime) {
     let keep = &mut *copies::replicas(rt);
     let (image, store) = (&mut keep.own.image, &mut keep.store);

@@ -1,10 +1,9 @@
 //! Processes that join the running job.
 //!
 //! The processes were spares, or the leader had them started because no spare was left. After the
-//! MPI library's initialisation all processes meet, and one of the others sends the state of the
-//! job.
-//! If all workers have died at once, the state is in the replicas of dead processes
-//! (`copies::read_passed_store`).
+//! initialisation of the MPI library all processes meet, and a process that was in the job before
+//! sends the state of the job. If all workers have died at once, the state is in the replicas of
+//! dead processes (`copies::read_passed_store`).
 
 use super::death_history::Death;
 use super::deaths;
@@ -178,7 +177,8 @@ fn require_equal_layout(rt: &Runtime, all: RealComm) -> mpi::Result<()> {
     if all.rank()? == Rank(0) {
         system_calls::print_message(message::replacement_differs(difference));
     }
-    // The message must be out before any process aborts, which ends the others.
+    // An abort by any process ends all other processes, so the message is printed before the first
+    // abort.
     all.barrier()?;
     abort::abort(rt, understudy_catalogue::exit_status::STATE_NOT_SAVED)
 }
@@ -234,7 +234,8 @@ fn try_join(rt: &Runtime) -> mpi::Result<World> {
         nodes,
         protected: true,
         finalized: false,
-        // The present recovery is counted when it begins in this process.
+        // The members count the present recovery already. This process adds the recovery when it
+        // begins to recover.
         recoveries: recoveries(&members)
             .checked_sub(1)
             .unwrap_or(job_state.recoveries),

@@ -26,7 +26,7 @@ use understudy_numbers::ProcessNumber;
 pub struct LoadedEpoch {
     /// Frame from which the program resumes.
     pub frame: Frame,
-    /// Name of the epoch on disk, if it was to be written.
+    /// Name of the epoch on disk, if the epoch was to be written there.
     pub on_disk: Option<disk::EpochKey>,
     /// Signals that were pending at the cut.
     pub signals: user::SignalState,
@@ -126,9 +126,10 @@ fn restore_mappings(rt: &Runtime, saved: &SavedState, whose: LayoutOrigin) {
 
 /// Restores the pages that a survivor's own replica omits.
 ///
-/// The replica omits pages whose changes the steps in `undone` have reverted: these pages stay as
-/// they are in memory. It also omits static data: pages of these that were changed for the first
-/// time since the epoch are rebuilt. Returns the pages that stay, which need not be loaded.
+/// The replica omits pages whose changes the steps in `undone` have reverted: these pages are right
+/// in memory, and stay. The replica also omits static data: pages of static data that the program
+/// has changed for the first time since the epoch are rebuilt. Returns the pages that stay, which
+/// need not be loaded.
 fn restore_omitted(
     rt: &Runtime,
     saved: &SavedState,
@@ -167,7 +168,7 @@ fn cannot_restore<T>(rt: &Runtime, error: RestoreError) -> T {
     abort_with_error(rt, message::MEMORY_NOT_RESTORED, &error)
 }
 
-/// Restores all pages except those in `right`.
+/// Restores all pages except those in `right`, whose content in memory is right.
 ///
 /// Returns the pages in which locks of the program may lie.
 fn load_pages(
@@ -181,7 +182,7 @@ fn load_pages(
     let (image, store) = (&keep.own.image, &keep.store);
     let owners = user.owners();
     let stats = match origin {
-        // Changed pages are tracked only since the last epoch.
+        // A survivor's changed pages since the epoch are known, so only these pages are restored.
         LoadOrigin::Survivor => {
             restore::restore_pages(&mut keep.tracker, layout, image, store, right)
         }
@@ -206,9 +207,12 @@ fn with_preceding_pages(pages: &[PageRun]) -> Vec<PageRun> {
 
 /// Loads this worker's own committed epoch.
 ///
-/// Fails if the replica is damaged; the next attempt then loads another one, whatever was loaded
-/// from this one. `ready` is the result of [`prepare`]. Any other error ends the job, since the
-/// program side may be half loaded.
+/// `ready` is the result of [`prepare`]. Any error that is not a damaged replica ends the job,
+/// since the program side may be half loaded.
+///
+/// # Errors
+/// Fails if the replica is damaged. The next attempt then loads another replica, over the pages
+/// that were loaded from this one.
 pub fn load(
     rt: &Runtime,
     origin: LoadOrigin,

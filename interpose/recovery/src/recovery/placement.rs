@@ -1,9 +1,9 @@
 //! Placement hints: the daemon's choice of spares that replace failed workers.
 //!
-//! The leader sends a request to one process before a generation begins
+//! Before a generation begins, the leader sends a request to one process
 //! ([`register_for_placement_requests`]), and this process queries the daemon. All processes get
-//! the answer in the meeting. Settings may differ between processes, and not all may reach a
-//! daemon. So each process decides only on the states that all have exchanged.
+//! the answer in the meeting. Settings may differ between processes, and some processes may reach
+//! no daemon, so each process decides only on the states that all have exchanged.
 
 use super::placement_hint::PlacementHint;
 use crate::{DOOR, Runtime};

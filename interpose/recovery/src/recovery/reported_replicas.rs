@@ -44,7 +44,7 @@ pub fn record_success(rt: &Runtime) {
     copies::record_replicas(rt, encoded_job_state(rt));
 }
 
-/// Refuses this worker's damaged replica, and the one that it was fetched from.
+/// Refuses this worker's damaged replica, and the replica from which it was fetched.
 ///
 /// Replicas of other workers that this process stores are refused, too, if they are damaged. No
 /// process may use a refused replica. Returns the error with which the attempt ends; the next
@@ -63,7 +63,8 @@ pub fn refuse_own(rt: &Runtime, plan: &Plan, me: Worker, damaged: &ReplicaDamage
     let mut inventory = inventory(rt);
     inventory.refuse(own_copies.into_iter().chain(stored));
     match world::get(rt).redundancy.is_parity() {
-        // Damage of stored parity shows only in what is computed from it.
+        // Stored parity has no checksums, so its damage shows only in the result of a
+        // reconstruction.
         true => inventory.drop_kept(),
         false => inventory.drop_own(),
     }
@@ -83,11 +84,11 @@ pub fn refuse_stored(rt: &Runtime, me: Worker) {
 
 /// Returns the workers whose replicas, stored by this worker, are damaged.
 ///
-/// This worker's own replica may share damaged pages with them.
+/// Stored replicas may share pages with this worker's own replica, which is damaged.
 fn damaged_stored_replicas(rt: &Runtime, me: Worker) -> Vec<Worker> {
     let (keep, redundancy) = (copies::replicas(rt), &world::get(rt).redundancy);
     let stored = redundancy.owners_at(me).zip(&keep.stored);
-    // Damage of parity cannot be detected in the parity itself: the checksums are those of pages.
+    // Parity is not searched: the checksums are those of the workers' pages, not of the parity.
     let stored = stored.filter(|(_, copy)| {
         !redundancy.is_parity() && keep.store.first_damaged(copy.image.runs()).is_some()
     });

@@ -39,7 +39,8 @@ pub(super) fn recover(rt: &Runtime, class: c_int) {
     let outcome = attempt::run(rt, &mut report);
     report.emit(rt);
     peers::retain(&world::get(rt).process_of);
-    // The report precedes the program's resumption, which may spawn processes again.
+    // The report must precede the program's resumption, after which the program may spawn processes
+    // again.
     reinit::report_rolled_back(world::worker(rt), dynamic::record_rollback(rt));
     resume(rt, &outcome, &report);
     replenish::replenish(rt);

@@ -1,7 +1,8 @@
 //! Nodes without survivors: information that is lost with them.
 //!
-//! A node's memory has the position of a failed process's relay, and the process's changes of files
-//! since the cut. A living process of the node reads them. If the node has no living process, the
+//! The memory of a node contains two facts about a failed process of the node: how far the relay
+//! has forwarded the process's output, and which changes of files the process has made since the
+//! cut. A living process of the node reads these facts. If the node has no living process, the
 //! consequences are reported to the user.
 
 use crate::Runtime;
@@ -12,7 +13,7 @@ use understudy_policy::recovery_plan::{Plan, ProcessReport};
 
 /// Records the workers that failed on nodes without survivors.
 ///
-/// The worker table must still be that from before the failure.
+/// Must be called before the plan changes the table of the workers' processes.
 pub fn record(rt: &Runtime, living: &[ProcessReport], plan: &Plan) {
     let world = world::get(rt);
     let living: Vec<ProcessNumber> = living.iter().map(|living| living.process).collect();

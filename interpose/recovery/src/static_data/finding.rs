@@ -11,7 +11,7 @@ pub struct ReplayFinding {
     pub failure: Option<String>,
     /// Numbers of the pages that differ, sorted.
     pub different: Vec<u64>,
-    /// Names of the mappings around these pages, with the number of pages in each.
+    /// Names of the mappings around these pages, with the number of pages in each mapping.
     pub places: Vec<String>,
     /// Duration of the replay.
     pub duration: Duration,

@@ -1,6 +1,6 @@
 //! Files that were open at the end of `MPI_Init`.
 //!
-//! Replays read them from the file positions of that moment.
+//! Replays read the files from the positions that the files had at that time.
 #![allow(unsafe_code)]
 
 use crate::journal::syscall_filter;

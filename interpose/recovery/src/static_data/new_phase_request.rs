@@ -4,7 +4,7 @@
 pub(super) struct NewPhaseRequest {
     /// True if the program has requested a new phase.
     pub(super) is_requested: bool,
-    /// True if all workers allow one, which begins with the cut under way.
+    /// True if all workers have allowed a new phase at the cut under way.
     pub(super) is_agreed: bool,
 }
 

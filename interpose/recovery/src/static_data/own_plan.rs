@@ -27,9 +27,9 @@ pub(super) enum OwnPlan {
         /// True if this worker's own replica omits the pages.
         is_own_reduced: bool,
     },
-    /// Replay plan of a phase that reads a file which has changed.
+    /// Replay plan of a phase that has read a file which has changed since then.
     ///
-    /// The plan is valid until the epoch `until` is committed, which contains all pages.
+    /// The epoch `until` contains all pages, so the plan is valid only until `until` is committed.
     Withdrawn { plan: ReplayPlan, until: Epoch },
 }
 
@@ -119,7 +119,8 @@ impl ReplayPlans {
         if let OwnPlan::Withdrawn { .. } = self.own
             && let OwnPlan::Withdrawn { plan, .. } = std::mem::take(&mut self.own)
         {
-            // The epoch that had all pages is lost; the next epoch will have them.
+            // The failure has prevented the commit of the epoch with all pages; the next cut
+            // withdraws the plan again.
             self.own = OwnPlan::in_use(plan);
         }
         match &mut self.own {

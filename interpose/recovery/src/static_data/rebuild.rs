@@ -54,7 +54,8 @@ impl OmittedPages {
 /// Exchanges the lists of pages that replicas omit, before the replicas are sent.
 ///
 /// `copies` are the replicas that this worker sends, with their receivers and plans; `from` are the
-/// workers that send replicas to this one. The result has `None` for a replica that omits no pages.
+/// workers that send replicas to this worker. The result has one entry for each worker in `from`,
+/// which is `None` for a replica that omits no pages.
 ///
 /// # Errors
 /// Fails if a process has failed.

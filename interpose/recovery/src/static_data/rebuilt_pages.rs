@@ -10,7 +10,8 @@ use understudy_image::sums::page_sum;
 /// Limit of replays of a phase if pages are wrong.
 ///
 /// A page may depend on values that differ between runs, such as a thread's timing. The trial
-/// replay may have proved it by chance; then a few further replays will probably rebuild it once.
+/// replay may have proved such a page by chance. One of a few further replays will then probably
+/// rebuild the page correctly.
 const MAX_REPLAYS: u32 = 12;
 
 /// Stores the pages that `replay` rebuilds in the image, once each has been rebuilt correctly.

@@ -193,7 +193,7 @@ fn work(rt: &Runtime, plan: &ReplayPlan, task: &ChildTask<'_>, output: c_int) ->
     unsafe { libc::_exit(0) }
 }
 
-/// Reads the pages from the file of the static data, for either task.
+/// Compares or writes the pages of the file of static data, as the task requires.
 fn read(plan: &ReplayPlan, path: &Path, task: &ChildTask<'_>, memory: c_int) -> ReplayFinding {
     let began = Instant::now();
     let file = match StaticFile::open(path) {

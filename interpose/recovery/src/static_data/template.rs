@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use understudy_image::pages::PageRun;
 use understudy_wire::line::Line;
 
-/// Time that an answer may take in addition to the replay.
+/// Time limit of an answer, in addition to that of the replay.
 const MARGIN: Duration = Duration::from_secs(30);
 /// Time between two polls for an answer.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);

@@ -1,8 +1,8 @@
 //! Trial replays by a buddy, for the workers whose replicas it stores.
 //!
-//! The buddy replays one phase after the other, and sends each worker the result. The buddy's own
-//! template process runs the replays. This template process belongs to another process than the
-//! worker, as the template process of a later replacement will.
+//! The buddy replays one phase after the other, and sends each worker the result of its phase. The
+//! buddy's own template process runs the replays. As in a later recovery, the template process
+//! therefore belongs to another process than the one that has recorded the phase.
 
 use super::finding::{StaticDataProof, TrialResult};
 use super::replay_settings::omits_static_data;
@@ -42,7 +42,8 @@ impl TrialQueue {
         }
         if !self.waiting.is_empty() {
             let (worker, plan) = self.waiting.remove(0);
-            // The replay needs at most as much memory as this process has.
+            // The phase of the other worker is assumed to need at most as much memory as this
+            // process has.
             let [anonymous, _] = headroom::resident_memory();
             let room = headroom::check_room(rt, anonymous);
             match room.and_then(|()| template.request_trial(&plan)) {
@@ -72,7 +73,7 @@ impl TrialQueue {
             return;
         }
         let finding = result.finding;
-        // A failure is detected by the next call.
+        // A failure is detected by the next MPI call that is checked.
         let _ = self.sent.remove_sent();
         let proof: StaticDataProof = finding
             .failure

@@ -1,8 +1,8 @@
 //! Static data of a worker: trial, proof, and reduction of replicas.
 //!
 //! The worker sends its replay plan to a buddy for trial replays, and sends the proved plan to all
-//! its buddies. It receives the proved plans of other workers, and reduces their replicas, which it
-//! stores.
+//! its buddies. As a buddy, it receives the proved plans of the workers whose replicas it stores,
+//! and reduces these replicas.
 
 use super::finding::StaticDataProof;
 use super::own_pages;
@@ -44,7 +44,7 @@ pub fn poll(rt: &Runtime) {
     state.end_withdrawn(copies::committed_epoch(rt));
     state.poll_file();
     decision::check_possible(rt, !matches!(state.own, OwnPlan::None));
-    // A failure is detected by the next call.
+    // A failure is detected by the next MPI call that is checked.
     let _ = state.sent.remove_sent();
     state.send_for_trial(rt);
     if omits_static_data() {
@@ -239,7 +239,7 @@ impl ReplayPlans {
             }
             return;
         };
-        // Replicas omit pages of the earlier plan, which the new plan must therefore rebuild too.
+        // Replicas omit pages of the earlier plan, so the new plan must rebuild these pages, too.
         match proof {
             None => self.return_to_earlier_plan("the trial replay has failed"),
             Some(different) if plan.has_equal_page(before, &different) => {
@@ -359,7 +359,7 @@ impl ReplayPlans {
 
 /// Posts the receive of a message that has arrived from a worker.
 ///
-/// A failure is detected by the next call.
+/// A failure is detected by the next MPI call that is checked.
 fn receive_arrived(rt: &Runtime, from: Worker, tag: c_int) -> Option<InFlight<Vec<u8>>> {
     let arrived = InFlight::receive_arrived(world::private(rt), Some(from), tag);
     arrived.ok().flatten().map(|(_, message)| message)
@@ -367,8 +367,8 @@ fn receive_arrived(rt: &Runtime, from: Worker, tag: c_int) -> Option<InFlight<Ve
 
 /// Returns the worker that runs the trial replays of this worker's phase.
 ///
-/// Selects another worker if there is one: a replay by this process could rely on state that only
-/// this process has.
+/// Selects a buddy if there is one: a replay by this process could rely on state that only this
+/// process has.
 fn trial_worker(rt: &Runtime) -> Worker {
     let me = world::worker(rt);
     world::get(rt)

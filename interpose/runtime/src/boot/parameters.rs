@@ -1,9 +1,9 @@
 //! Parameters of Open MPI's components (MCA): the runtime's preferences, merged with the user's.
 //!
 //! The user sets a parameter in the environment (`OMPI_MCA_NAME`; `mpirun --mca` sets the variable)
-//! or in a file. The runtime excludes components that prevent a second initialisation or equal
-//! results. It adds its exclusions to the user's list of exclusions. A list of components that the
-//! user selects is not changed.
+//! or in a file. The runtime excludes two kinds of components: those that prevent a second
+//! initialisation, and those whose results may differ after a recovery. Its exclusions are added to
+//! the user's list of exclusions. A list of components that the user selects is not changed.
 #![allow(unsafe_code)]
 
 use crate::process_info::process;
@@ -31,7 +31,8 @@ const PREFERENCES: &[(&str, &str)] = &[
     ("coll", "^han,hcoll,portals4,cuda,ucc"),
     // Idle spares and oversubscribed workers yield.
     ("mpi_yield_when_idle", "1"),
-    // No hooks for the memory functions of the second libc, whose mmap is the runtime's.
+    // No hooks in the memory functions of the MPI side's libc, whose mmap the preload library has
+    // patched.
     ("memory", "^patcher"),
     ("patcher", "^overwrite"),
     // Crashes are handled by the program's own handlers.
@@ -41,7 +42,8 @@ const PREFERENCES: &[(&str, &str)] = &[
 
 /// Preferences that differ in Open MPI 4.
 ///
-/// Open MPI 4's component for RDMA creates no windows on a node without RDMA, or crashes.
+/// Open MPI 4 would use its component `rdma`. On a node without RDMA, this component creates no
+/// windows or crashes.
 const PREFERENCES_OF_4: &[(&str, &str)] = &[("osc", "pt2pt")];
 
 /// Components that open libraries which cannot be closed again, by parameter.
@@ -112,8 +114,9 @@ fn components(list: &str) -> impl Iterator<Item = &str> {
 
 /// Merges the user's value with the runtime's preference.
 ///
-/// The user's value is kept if it is not a list of exclusions, or excludes what the runtime
-/// prefers. Two lists of exclusions are united. In all other cases the preference is returned.
+/// The user's value is kept if it selects components instead of excluding some, or if it excludes
+/// what the runtime prefers. Two lists of exclusions are united. In all other cases the preference
+/// is returned.
 fn merge(user_value: &str, preference: &str) -> String {
     let user_value = user_value.trim();
     if !user_value.starts_with(EXCLUSION) {
@@ -131,7 +134,7 @@ fn merge(user_value: &str, preference: &str) -> String {
     }
 }
 
-/// Has libraries opened in advance if the user selects a component of [`UNCLOSABLE`].
+/// Requests that libraries are opened in advance if the user selects a component of [`UNCLOSABLE`].
 fn open_unclosable(name: &str, user_value: &str) {
     if user_value.starts_with(EXCLUSION) {
         return;

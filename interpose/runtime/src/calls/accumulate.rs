@@ -63,7 +63,8 @@ pub unsafe extern "C" fn MPI_Accumulate(
 
 /// Implements [`MPI_Accumulate`] for any elements.
 ///
-/// A separate function, so that a single number is added without a stack slot for the operation.
+/// The function is separate, so that [`MPI_Accumulate`] of a single number needs no stack slot for
+/// the operation.
 #[inline(never)]
 unsafe extern "C" fn accumulate_any(
     origin_addr: *const c_void,

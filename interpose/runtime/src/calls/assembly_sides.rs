@@ -2,8 +2,8 @@
 //!
 //! Before such a call all participants assemble ([`crate::cut::assemble`]). A [`Side`] lists the
 //! members of one group and, at the leader, the leader of the other group. Participants of one call
-//! find each other by its name: a hash of the arguments that are equal in all of them. Calls of
-//! several threads at a time have different names.
+//! find each other by the call's name: a hash of the arguments that are equal in all of them.
+//! Simultaneous calls of several threads have different names.
 
 use crate::Runtime;
 use crate::handles::{VirtComm, VirtGroup};

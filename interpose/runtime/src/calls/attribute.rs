@@ -69,7 +69,9 @@ fn real_value(key: c_int) -> Result<Option<c_int>, c_int> {
     }
 }
 
-/// Passes an error to the object's error handler, or to that of the world.
+/// Passes an error to the error handler of its object.
+///
+/// Datatypes have no error handler: their errors are handled as errors without an object.
 fn finish_on(rt: &Runtime, procedure: Proc, rc: c_int, object: AttributedObject) -> c_int {
     match object {
         AttributedObject::Comm(comm) => finish(rt, procedure, rc, Some(comm)),

@@ -43,7 +43,9 @@ fn attached(rt: &Runtime, owner: BufferOwner) -> Result<Option<AttachedBuffer>, 
     }
 }
 
-/// Passes an error to the owner's error handler, or to that of the world.
+/// Passes an error to the error handler of the buffer's owner.
+///
+/// The process has no error handler: its errors are handled as errors without an object.
 fn finish_on_owner(
     rt: &Runtime,
     procedure: Proc,

@@ -188,8 +188,8 @@ pub(super) unsafe fn pack(
         let to = packed.as_mut_ptr().cast();
         let rc = match c_int::try_from(length) {
             Ok(length) => real::PMPI_Pack(buffer, from.count, real_type, to, length, &mut 0, own),
-            // PMPI_Pack accepts no longer data. A message of this process to itself may have any
-            // length.
+            // PMPI_Pack does not accept longer data, but a message of this process to itself may
+            // have any length.
             Err(_) => {
                 let (mut request, status) =
                     (RealRequest(std::ptr::null_mut()), std::ptr::null_mut());

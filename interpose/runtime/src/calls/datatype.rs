@@ -74,7 +74,8 @@ unsafe fn construct(
     }
 }
 
-/// Implements `MPI_Type_contiguous` and its variants, which make a datatype of another one.
+/// Implements `MPI_Type_contiguous` and its variants, which derive a datatype from one other
+/// datatype.
 ///
 /// # Safety
 /// `newtype` is the program's address for the handle, or null.

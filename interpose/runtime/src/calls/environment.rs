@@ -64,9 +64,9 @@ pub(super) fn level_of(name: &[u8]) -> Option<c_int> {
 
 /// Initialises MPI once; returns `None` if MPI has been initialised before.
 ///
-/// `set_level` gives the program its thread level. It runs before the first checkpoint, which thus
-/// contains its effects. If the program is rolled back to this checkpoint, the call is repeated,
-/// and the set-up phase starts again.
+/// `set_level` gives the program its thread level. It runs before the first checkpoint, so the
+/// checkpoint contains its effects. If the program is rolled back to this checkpoint, the call is
+/// repeated, and the set-up phase starts again.
 pub(super) fn initialise(
     rt: &Runtime,
     required: c_int,
@@ -166,7 +166,7 @@ pub unsafe extern "C" fn MPI_Init_thread(
     })
 }
 
-/// True if the program may open a session after `MPI_Finalize`: its code imports the procedure.
+/// True if the program may open a session after `MPI_Finalize`: it imports `MPI_Session_init`.
 ///
 /// False while spawned processes are connected, which wait for the finalisation of the library.
 fn may_open_sessions(rt: &Runtime) -> bool {
@@ -185,7 +185,8 @@ pub unsafe extern "C" fn MPI_Finalize() -> c_int {
         outcome!(job::await_permission_to_end(rt));
         outcome!(job::finalize(rt));
     }
-    // Not earlier: the delete functions of MPI_COMM_SELF's attributes may still call MPI (11.2.4).
+    // The state is set last: the delete functions of MPI_COMM_SELF's attributes may still call MPI
+    // (11.2.4).
     session::set_world_model(rt, WorldModel::Over);
     SUCCESS
 }

@@ -42,8 +42,8 @@ pub(super) unsafe fn create(
 
 /// Sets the program's function for an operator of Open MPI 4's C++ bindings.
 ///
-/// The bindings have just created this operator with a function of their own. That function calls
-/// the program's function, whose address it receives as an additional argument.
+/// The bindings have just created this operator with a function of the bindings. That function
+/// calls the program's function, whose address it receives as an additional argument.
 pub unsafe extern "C" fn ompi_op_set_cxx_callback(
     op: VirtOp,
     function: UserFunction<VirtDatatype>,

@@ -1,10 +1,10 @@
 //! Point-to-point communication (MPI 4.1, chapter 3).
 //!
 //! A blocking procedure calls the library's blocking procedure, unless a work flag is set, for
-//! example because a checkpoint is under way or workers agree on a cut. The procedure then starts
-//! the non-blocking variant with a recorded request (see `requests`) and polls, so that each poll
-//! also advances the checkpoint. A cut may be taken
-//! between two polls: the repeated call then finds the requests that it has started.
+//! example because a checkpoint is under way or workers agree on a cut. While a work flag is set,
+//! the procedure starts the non-blocking variant with a recorded request (see `requests`) and
+//! polls, so that each poll also advances the checkpoint. A cut may be taken between two polls: the
+//! repeated call then finds the requests that it has started.
 #![allow(
     unsafe_code,
     non_snake_case,

@@ -28,7 +28,8 @@ use xxhash_rust::xxh3::xxh3_64;
 
 /// Completes a procedure on a session.
 ///
-/// An error is passed to the session's error handler, or to that of the world.
+/// An error is passed to the session's error handler. Without a valid session, it is handled as an
+/// error without an object.
 fn finish(
     rt: &Runtime,
     procedure: Proc,

@@ -2,9 +2,9 @@
 //!
 //! Spawned processes run without the runtime, in PMIx namespaces of their own, and are connected by
 //! the library. Their state cannot be saved, so no cut is taken while a communicator contains them.
-//! A failure then rolls the program back to a cut before the call: the node manager kills the
-//! spawned processes, and the program spawns them once more. After spawned processes have been
-//! disconnected and another checkpoint is committed, they are independent of failures.
+//! A failure therefore rolls the program back to a cut before the call: the node manager kills the
+//! spawned processes, and the program spawns them once more. A failure no longer affects spawned
+//! processes that have been disconnected, once another checkpoint is committed.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use super::comm::construct_by_some;

@@ -51,9 +51,9 @@ struct AnnotationShare {
     annotation: Annotation,
     /// True if the annotation applied to the capture.
     counts: bool,
-    /// Number of pages with content that the replica omits.
+    /// Number of omitted pages that have content.
     held: u64,
-    /// Number of pages that would have been captured and sent.
+    /// Number of omitted pages that would have been captured and sent.
     saved: u64,
 }
 
@@ -75,8 +75,9 @@ impl AnnotationShare {
 
 /// Returns the numbers of pages that each annotation saves.
 ///
-/// Pages with several annotations count for the first one. Pages whose changes functions undo are
-/// captured, but the own replica omits the pages in `elided`.
+/// Pages with several annotations count for the first annotation. If a function of the program
+/// undoes the changes of pages, these pages are captured, but the worker's own replica omits those
+/// in `elided`.
 fn shares(
     annotations: &[Annotation],
     mut left_out: OmittedPages,

@@ -37,8 +37,9 @@ pub enum ManyResult {
 
 /// Completes at most [`MAX_TOGETHER`] requests in one call of the library.
 ///
-/// Returns [`ManyResult::OneByOne`] if the fast path cannot complete all requests, or if some have
-/// failed; the outcomes of completed requests are recorded then.
+/// Returns [`ManyResult::OneByOne`] in two cases: if the fast path cannot complete all requests,
+/// and if some requests have failed. In the second case the outcomes of completed requests are
+/// recorded.
 ///
 /// # Safety
 /// `statuses` must be null or have room for as many statuses as there are handles.

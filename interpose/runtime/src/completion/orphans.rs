@@ -16,7 +16,7 @@ pub fn reap_orphans(rt: &Runtime) -> Result<(), Rewound> {
     Ok(())
 }
 
-/// Least number of frees after which all orphans are tested.
+/// Minimum number of tests of single orphans between two tests of all orphans.
 const MIN_SEARCHED_ORPHANS: u32 = 16;
 
 /// Removes the request if it is an orphan that has completed.

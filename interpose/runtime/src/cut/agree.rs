@@ -17,13 +17,13 @@ use understudy_policy::cut_agreement::{
 };
 use understudy_policy::memory_demand::{MemoryClaim, MemoryShortage, shortage};
 
-/// Consequence of a failed exchange, for the user.
+/// Message for a failed exchange.
 const NO_AGREEMENT: &str = "the workers cannot agree on a checkpoint";
 
 /// Agrees with all workers on whether a checkpoint is taken here.
 ///
-/// For `is_regular` see [`journal::may_end`]; `None` outside of candidates, where no set-up phase
-/// ends or begins.
+/// `is_regular` is as in [`journal::may_end`]. `None` at a cut that is not at a cut point, where no
+/// set-up phase ends or begins.
 pub fn agree(
     rt: &Runtime,
     ability: CutAbility,

@@ -1,9 +1,9 @@
-//! Cuts at any communication call, on which workers agree if candidates are rare.
+//! Cuts at any communication call, on which workers agree if cut points are rare.
 //!
 //! [`understudy_policy::agreement::Agreement`] has the rules. A worker stops at the entry of a
-//! communication call, which has not begun then, or in the wait of such a call, whose requests are
-//! recorded. After a rollback to the cut, the program repeats the call, which finds the requests
-//! (`interrupted_calls::resume`).
+//! communication call, before the call begins, or in the wait of a communication call, whose
+//! requests are recorded. After a rollback to the cut, the program repeats the call, which finds
+//! the requests (`interrupted_calls::resume`).
 
 use super::take::take_at;
 use crate::arch::{self, Rewound, mpi_lock};
@@ -21,15 +21,15 @@ use understudy_policy::agreement::{VoteAction, VoteKind, WorkerState};
 
 /// Message for a failed vote.
 const NO_AGREEMENT: &str = "the workers cannot agree on a cut";
-/// Time for which the entry of a waiting call waits in one vote.
+/// Time for which a worker waits for one vote at an entry ([`enter_waiting_call`]).
 ///
 /// The values are the divisor of the interval, the minimum and the maximum.
 const ENTRY_WAIT: (u32, Duration, Duration) =
     (16, Duration::from_millis(20), Duration::from_millis(200));
-/// Largest number of entries that may wait this long in one vote.
+/// Largest number of entries at which a worker waits for this time in one vote.
 ///
-/// While a worker waits at an entry, other workers wait inside of calls, and vote at their next
-/// call.
+/// Waiting at one entry may not be enough: other workers may be inside of calls that wait for this
+/// worker, and vote only at their next calls.
 const MAX_WAITING_ENTRIES: u32 = 4;
 /// Divisor of the interval that gives the minimum stop time.
 const STOP_DIVISOR: u32 = 4;
@@ -82,8 +82,8 @@ fn takes_part() -> bool {
 
 /// Enters a call that waits for other workers' programs and cannot be left early.
 ///
-/// Such calls are collectives over some of the workers, or locks. The entry waits for a limited
-/// time until all workers poll, as this worker could not stop inside of the call.
+/// Such calls are collectives over some of the workers, or locks. Inside of the call this worker
+/// could not stop for a cut. The entry therefore waits, for a limited time, until all workers poll.
 #[inline]
 pub fn enter_waiting_call(rt: &Runtime) -> Result<(), Rewound> {
     if work_flags::is_any_set() {
@@ -199,7 +199,7 @@ fn step(rt: &Runtime) -> Result<CallAction, Rewound> {
 
 /// Returns the minimum stop time.
 ///
-/// A worker that stops waits at least for this time until all workers have reached a call.
+/// A worker that stops waits for at least this time for all workers to reach a call.
 fn min_stop_time(state: &CutState) -> Duration {
     state.pace.interval() / STOP_DIVISOR
 }
@@ -214,7 +214,7 @@ fn gives_up(rt: &Runtime) -> bool {
     stood_since.is_some_and(|since| votes.give_up_after(since.elapsed(), min_stop_time))
 }
 
-/// True if this worker objects to a cut outside of candidates.
+/// True if this worker objects to a cut at any call.
 fn objects_now(rt: &Runtime) -> bool {
     schedule::state(rt).inhibit_depth > 0 || journal::is_recording(rt) || comm::has_any_spawned(rt)
 }
@@ -240,8 +240,8 @@ fn advance(rt: &Runtime) -> mpi::Result<()> {
     loop {
         match action {
             Some(VoteAction::Start(kind, numbers)) => start_vote(rt, state, kind, numbers)?,
-            // All workers have passed an equal number of candidates, so they change the pace, which
-            // determines the distance of votes, at one candidate.
+            // All workers have passed an equal number of candidates, so all of them change the pace
+            // at the same candidate. The pace determines the distance of later votes.
             Some(VoteAction::Cut(terms)) => {
                 state.pace.agree(terms);
                 return Ok(());
@@ -296,9 +296,10 @@ fn start_vote(
     anywhere.vote.insert(vote).start()
 }
 
-/// Sends that a worker continues in the present attempt, or in the latest known one.
+/// Sends the notification that a worker continues in an attempt.
 ///
-/// The receivers forward the message to the other workers.
+/// The attempt is the last one in which this worker or another has continued. Each receiver
+/// forwards the notification to further workers.
 fn send_continued(rt: &Runtime) -> mpi::Result<()> {
     let world = world::get(rt);
     let me = world::worker(rt);

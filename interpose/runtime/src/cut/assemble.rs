@@ -19,8 +19,8 @@ const EXCHANGE_FAILED: &str = "the processes of a constructor cannot agree on wh
 /// Returns when all processes of both sides have arrived and enter this call next.
 ///
 /// The call cannot be left before it is complete. `side` is called when the thread arrives; if
-/// `side` returns `None`, the call is entered at once. Returns at once unless several threads may
-/// call MPI concurrently.
+/// `side` returns `None`, the function returns at once. It also returns at once unless several
+/// threads may call MPI concurrently.
 pub fn assemble(rt: &Runtime, side: impl FnOnce() -> Option<Side>) -> Result<(), Rewound> {
     if !work_flags::is_multiple() {
         return Ok(());

@@ -27,7 +27,7 @@ use std::time::Instant;
 use understudy_mpi as mpi;
 use understudy_policy::candidate_schedule::{CandidateVote, Decision, JointCandidateVote};
 
-/// Consequence of a failed vote, for the user.
+/// Message for a failed vote.
 const NO_VOTE: &str = "the workers cannot agree on a cut";
 
 /// Ends agreements on cuts, and completes the vote under way, at the program's end.
@@ -103,8 +103,8 @@ pub fn requested(rt: &Runtime) -> Result<(), Rewound> {
 
 /// Passes a candidate, at which this worker may wait for all others.
 ///
-/// This worker cannot stop for a cut at any call while it waits, so it leaves such an agreement
-/// first.
+/// While this worker waits here, it cannot stop for a cut at any call. It therefore first leaves an
+/// agreement on such a cut.
 #[inline]
 fn pass(rt: &Runtime) -> Result<(), Rewound> {
     anywhere::leave(rt)?;

@@ -11,7 +11,7 @@ use understudy_policy::cut_agreement::ProtectionLoss;
 /// Compares the mappings of all workers, none of which has more than `most`; collective.
 ///
 /// `own` are this worker's mappings. If two workers have a common mapping, the first of these
-/// workers reports the mapping to the user, and is returned in all workers.
+/// workers reports the mapping to the user. All workers return this first worker.
 pub fn first_sharer(rt: &Runtime, own: &[SharedMapping], most: u64) -> mpi::Result<Option<Worker>> {
     let most = most as usize;
     let mut mine: Vec<u64> = own.iter().map(|mapping| mapping.identity).collect();

@@ -17,7 +17,7 @@ use understudy_catalogue::message;
 use understudy_policy::cut_agreement::{CutAbility, CutDecision};
 use understudy_settings::Interval;
 
-/// Consequence of windows that cannot be quiesced, for the user.
+/// Message for operations on windows that do not end.
 const NO_QUIET: &str = "the operations on windows do not end";
 
 /// True if a cut would be taken here because of the interval alone.
@@ -107,12 +107,12 @@ pub(super) fn take_at(rt: &Runtime, candidate: bool) -> Result<(), Rewound> {
     Ok(())
 }
 
-/// Number of intervals in succession at which cuts are refused before protection is given up.
+/// Number of successive intervals with a refused cut after which protection is given up.
 const MAX_REFUSALS: u32 = 10;
 
 /// Returns the ability of a rank whose kernel state cannot be restored.
 ///
-/// After [`MAX_REFUSALS`] intervals a permanent obstacle is returned as well.
+/// The second result is the reason why no checkpoint is possible, after [`MAX_REFUSALS`] intervals.
 fn refusal(rt: &Runtime, why: &user::UserError) -> (CutAbility, Option<String>) {
     log::info!("no checkpoint at this interval: {why}");
     if schedule::state(rt).refusals + 1 < MAX_REFUSALS {
@@ -122,8 +122,9 @@ fn refusal(rt: &Runtime, why: &user::UserError) -> (CutAbility, Option<String>) 
     (CutAbility::Never, Some(reason.to_string()))
 }
 
-/// Returns the ability of this rank to be saved here, and a permanent obstacle.
+/// Returns the ability of this rank to be saved here.
 ///
+/// The second result is the reason why the rank cannot be saved any more, if there is one.
 /// `are_even` is true if the operations on windows are complete.
 fn ability(rt: &Runtime, are_even: bool) -> Result<(CutAbility, Option<String>), Rewound> {
     if let Err(why) = user::check(rt) {

@@ -1,9 +1,10 @@
 //! Entry of blocking collectives if several threads call MPI simultaneously.
 //!
 //! The calling thread waits outside, and yields to other threads, until all members have arrived
-//! and would enter ([`understudy_policy::gathering::EntryVotes`] has the rules). A failure voids
-//! these agreements: after a rollback to a cut, the threads repeat their calls. So threads that
-//! wait here never postpone a cut, and can agree here on a cut at any call.
+//! and would enter ([`understudy_policy::gathering::EntryVotes`] has the rules). The checkpoint of
+//! a cut does not contain these agreements: after a rollback to the cut, the threads repeat their
+//! calls and agree again. A thread that waits here therefore never postpones a cut, and can take
+//! part in an agreement on a cut at any call.
 
 use super::anywhere::{leave, poll_agreement};
 use super::assemble;

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use understudy_mpi as mpi;
 use understudy_numbers::Worker;
 
-/// Consequence for a cut of bookmarks that cannot be exchanged, for the user.
+/// Message for a failed bookmark exchange.
 pub(super) const NO_BOOKMARKS: &str = "the workers cannot exchange their message counts";
 
 /// Messages from one worker to another.

@@ -18,10 +18,10 @@ use understudy_mpi::in_flight::InFlight;
 use understudy_mpi::real_types::{ANY_SOURCE, ANY_TAG, RealComm, RealMessage, Status};
 use understudy_numbers::Worker;
 
-/// Consequence for a cut of a message that cannot be received, for the user.
+/// Message for a failed reception of a message at a cut.
 const NOT_RECEIVED: &str = "a message cannot be received";
 
-/// Time after which a message names the workers whose messages have not arrived.
+/// Time after which a warning names the workers whose messages have not arrived.
 const REPORT_DELAY: Duration = Duration::from_secs(5);
 
 fn report_late_messages(rt: &Runtime, goal: &[u64]) {
@@ -51,8 +51,8 @@ fn report_late_messages(rt: &Runtime, goal: &[u64]) {
 
 /// Receives until no message is in flight and every send of this process is complete.
 ///
-/// No worker returns before all have reached this point: messages sent after the cut would match
-/// receives that are posted before the cut.
+/// No worker returns before all have reached this point. Otherwise messages that are sent after the
+/// cut could match receives that were posted before the cut.
 pub fn drain(rt: &Runtime, bookmarks: &BTreeMap<Worker, Bookmark>) -> Result<(), Rewound> {
     let synchronous = requests::synchronous::pending(rt);
     let mut goal = vec![0; world::get(rt).worker_count as usize];

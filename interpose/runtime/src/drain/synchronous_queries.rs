@@ -91,8 +91,8 @@ impl SynchronousQuery {
 
 /// Finds the messages that wait for a receive, and keeps their sends incomplete; collective.
 ///
-/// The requests stay incomplete even if the library has completed them. The bookmarks have the
-/// number of sends about which each worker queries.
+/// The requests of these sends stay incomplete even if the library has completed them. The
+/// bookmarks contain the number of sends about which each worker queries this worker.
 ///
 /// # Errors
 /// Fails if a procedure of the MPI library fails.

@@ -21,7 +21,7 @@ use understudy_mpi::call;
 /// A function may use these bytes below the stack pointer.
 const RED_ZONE: i64 = 128;
 
-/// Registers the handlers for calls by a signal, and for the end of the program.
+/// Registers the handlers of calls that a signal or the program's end causes.
 pub fn register_handlers() {
     arch::set_handler(RECOVER, recover as *const () as *mut c_void);
     arch::set_handler(LEAVE, leave as *const () as *mut c_void);
@@ -41,7 +41,7 @@ fn is_outside_program(address: usize) -> bool {
 /// Makes the main thread enter the runtime when the signal handler returns.
 ///
 /// Only a thread that runs code of the program makes the call. A thread that runs a stoppable
-/// function leaves this function instead, if that is due.
+/// function does not make the call, but leaves this function, if a stop is due.
 fn make_thread_call(context: &mut libc::ucontext_t) {
     if !call::is_over() && !arch::is_stoppable() {
         return;
@@ -63,7 +63,7 @@ fn make_thread_call(context: &mut libc::ucontext_t) {
     {
         return;
     }
-    // Aligned as at a call, whose return address is never used.
+    // The stack is aligned as at a call; the return address is never used.
     registers[libc::REG_RSP as usize] = ((stack as i64 - RED_ZONE) & !15) - 8;
     registers[libc::REG_RAX as usize] = RECOVER as i64;
     // SAFETY: a variable of the preload library. With several threads it leads to the MPI lock.

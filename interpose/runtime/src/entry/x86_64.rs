@@ -90,8 +90,8 @@ macro_rules! entries {
                 "mov rbp, qword ptr [rbp + {off_rbp}]",
                 ".cfi_same_value rbp",
                 "ret",
-                // Another thread, on its own stack: the slot is the third argument, after two of
-                // the program's.
+                // Another thread stays on its own stack. The slot becomes the third argument, after
+                // the program's first two arguments.
                 "8:",
                 "mov edx, eax",
                 "jmp {foreign}",

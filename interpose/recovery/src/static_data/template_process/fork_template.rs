@@ -33,7 +33,8 @@ fn pair() -> io::Result<[Line; 2]> {
 
 /// Opens the lock file that serialises the trial replays of a node.
 ///
-/// Each replay takes as much memory as its worker has set up.
+/// Each replay takes as much memory as its worker has set up, so several replays at a time could
+/// exceed the memory of the node.
 fn open_lock_file() -> io::Result<File> {
     let path = reinit::directory().join("rehearsals");
     let mut options = File::options();

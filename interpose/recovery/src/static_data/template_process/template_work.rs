@@ -18,9 +18,10 @@ use understudy_wire::line::Line;
 
 /// Name of the process, which ps(1) shows.
 const NAME: &std::ffi::CStr = c"understudy-seed";
-/// Number of trial replays of a phase whose pages are not all equal.
+/// Maximum number of trial replays of a phase if pages differ.
 ///
-/// Pages that depend on values which differ between runs may be equal by chance.
+/// Several replays are made because pages that depend on values which differ between runs may be
+/// equal by chance.
 const MAX_TRIALS: u32 = 3;
 /// Milliseconds between two polls for the lock of the node.
 const LOCK_POLL_MS: i32 = 10;
@@ -59,9 +60,9 @@ struct Trial<'a> {
 impl Trial<'_> {
     /// Adds a finding; returns true if another replay is needed.
     ///
-    /// The first replay records its inputs, and all later ones read them from the record. A second
-    /// replay therefore tests the record, if there are inputs. Further replays follow while pages
-    /// differ, at most [`MAX_TRIALS`].
+    /// The first replay records its inputs, and all later replays read the inputs from this record.
+    /// If there are inputs, a second replay therefore tests the record. If a page has differed in
+    /// any replay, further replays follow, up to [`MAX_TRIALS`] replays in total.
     fn add_finding(&mut self, finding: ReplayFinding, plan: &mut ReplayPlan) -> bool {
         self.times += 1;
         let is_recording = self.times == 1 && finding.failure.is_none();

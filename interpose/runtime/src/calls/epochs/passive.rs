@@ -64,8 +64,8 @@ fn wait(rt: &Runtime, win: VirtWin, take: impl Fn(bool) -> bool) -> Result<(), R
 
 /// Completes a procedure that has taken a lock.
 ///
-/// After fences, only the library can check whether the lock is allowed; `undo` releases a lock
-/// that is not allowed.
+/// After fences, only the library can check whether the lock is allowed. If the lock is not
+/// allowed, `undo` releases it.
 fn finish_lock(
     rt: &Runtime,
     procedure: Proc,
