@@ -18,12 +18,12 @@ use understudy_numbers::Epoch;
 
 /// Addresses of the words that record effects which cannot be undone.
 ///
-/// The first word is in the ledger, the second one in a file beside the checkpoints on disk. Null
-/// if a word is not used. A word contains one more than the last section with such an effect; zero
-/// without any.
+/// The first word is in the ledger, the second one in a file beside the checkpoints on disk. The
+/// address is null if the word is not used. A word contains the number of the last section with
+/// such an effect, plus one; zero if no section had such an effect.
 static EFFECT_WORDS: [AtomicPtr<AtomicU64>; 2] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; 2];
-/// Checkpoint at whose cut the current section of the program began.
+/// Number of the current section: the checkpoint at whose cut the section began.
 static CURRENT_SECTION: AtomicU64 = AtomicU64::new(0);
 
 /// Records that the program now continues from the cut of `epoch`.

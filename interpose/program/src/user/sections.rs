@@ -40,7 +40,7 @@ pub fn remove_ledger(rt: &Runtime, process: ProcessNumber) {
 
 /// Removes the objects that exited processes among these ranks have left in memory.
 ///
-/// The ranks are those of the launcher.
+/// `ranks` are numbers of the launcher's ranks.
 pub fn remove_closed_ledgers(rt: &Runtime, ranks: std::ops::Range<u32>) {
     undo::discard_abandoned();
     output::remove_closed_ledgers(rt, ranks);

@@ -167,7 +167,7 @@ impl Queue {
         let file_stat = stat(fd)?;
         let path = path_of(fd);
         // Opening and closing the queue ends a notification that was requested after the cut.
-        // Without that, sending the messages again would trigger the notification.
+        // Otherwise sending the messages again would trigger this notification.
         drop(open_separately(fd).ok()?);
         let queue = open_separately(fd).ok()?;
         // SAFETY: mq_getattr(3) fills a structure of this function.
