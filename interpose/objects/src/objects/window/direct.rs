@@ -37,7 +37,7 @@ const SPINS: u32 = 100;
 /// Number of flushes and unlocks after which the library makes progress on messages.
 const PROGRESS_INTERVAL: u32 = 1024;
 
-/// Time after a wait for a writer during which a reader passes other writers.
+/// Time for which a reader that has waited for a writer may pass other writers.
 const WRITER_GRACE: Duration = Duration::from_millis(100);
 
 /// Work that a flush requires.
