@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Fortran handle of the first created object.
 ///
-/// Fortran handles of predefined objects are those of the real library. In Open MPI they are
-/// smaller.
+/// Fortran handles of predefined objects are those of the real library. In Open MPI these are
+/// smaller than this number.
 const FORTRAN_BASE: c_int = 1_000_000;
 /// End of the Fortran handles of created objects.
 ///

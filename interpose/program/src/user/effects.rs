@@ -1,8 +1,8 @@
 //! Effects on files that cannot be undone.
 //!
-//! Such effects are those of threads other than the main thread that do not have the MPI lock: the
-//! undo log is part of the runtime's state, which such a thread must not use. Only the fact is
-//! recorded, so that a recovery which would have to undo the effect ends the job.
+//! The undo log is part of the runtime's state, which only a thread with the MPI lock may use.
+//! Threads other than the main thread may change files without the MPI lock. Of such a change only
+//! the fact is recorded, so that a recovery that would have to undo the change ends the job.
 #![allow(unsafe_code)]
 
 use super::output::stream_relay;

@@ -167,7 +167,7 @@ fn searched_ranges(
         .collect()
 }
 
-/// Gives locks in the loaded memory to the threads whose numbers have changed.
+/// Replaces the owners' numbers in locks of the loaded memory, where they have changed.
 ///
 /// `changed` contains all threads, including those with unchanged numbers, and `pages` (sorted) all
 /// pages that may contain locks that these threads hold.

@@ -1,4 +1,6 @@
-//! Records of the program's actions, in sections between cuts, until the end of the job.
+//! Records of the program's actions, until the end of the job.
+//!
+//! A *section* contains the actions from one cut to the next.
 
 use super::program_runtime::Runtime;
 use super::{layout, loader, output, undo};
