@@ -296,8 +296,7 @@ unsafe fn interrupted_call(slot: &Slot, pc: usize, sp: usize) -> Option<usize> {
 
 /// Registers the area for restartable sequences anew.
 ///
-/// The loaded memory contains the number of the processor at the cut. The registration makes the
-/// kernel update this number.
+/// The registration makes the kernel update the processor's number in the loaded memory.
 ///
 /// # Safety
 /// `block` must be the caller's control block.
