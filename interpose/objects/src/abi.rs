@@ -1,8 +1,9 @@
 //! Handles and callback values of a program with another ABI than Open MPI's.
 //!
 //! The handle of a predefined object is a number that the ABI defines. The handle of a created
-//! object depends on the ABI's handle type. If handles are pointers, it is the virtual handle
-//! itself. If handles are integers, it contains the index of the virtual handle:
+//! object depends on the ABI's handle type. In an ABI with pointers as handles, the handle is the
+//! virtual handle itself. In an ABI with integers as handles, the handle contains the index of the
+//! virtual handle:
 //!
 //! ```text
 //!   0xc000_0000 + the null handle of the kind + index
@@ -86,7 +87,7 @@ fn find_virtual_handle(rt: &Runtime, abi: &Abi, kind: HandleKind, handle: u64) -
         return 0;
     };
     let created = CREATED | predefined.null[kind as usize] as u32;
-    // Created handles come first: programs use new requests all the time.
+    // Created handles are examined first: programs use new requests all the time.
     let virtual_handle = if abi.width(kind) == 8 && handle >= FIRST_POINTER {
         handle
     } else if abi.width(kind) == 4 && handle as u32 & !INDEX == created {

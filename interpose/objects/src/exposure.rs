@@ -69,7 +69,7 @@ pub fn send(rt: &Runtime, win: VirtWin, members: &[i32], message: SyncMessage) -
     let Some((comm, own)) = window_channel(rt, win) else {
         return Ok(());
     };
-    // The program's stores are visible before the message.
+    // The fence makes the program's stores visible before the message is sent.
     fence(Ordering::SeqCst);
     for &member in members {
         if member == own {
@@ -157,13 +157,13 @@ pub fn receive_next(rt: &Runtime, win: VirtWin) -> mpi::Result<()> {
 
 /// Returns true, and discards the messages, if each of `members` has sent `message`.
 ///
-/// After that, each member must send `message` once more.
+/// The function returns true again only after each member has sent `message` once more.
 pub fn consume_messages(rt: &Runtime, win: VirtWin, members: &[i32], message: SyncMessage) -> bool {
     let Some(mut window) = window::get_mut(rt, win) else {
         return true;
     };
     let all_received = window.epochs.consume(members, message);
-    // The program's loads follow the message.
+    // The fence keeps later loads of the program behind the receipt of the messages.
     fence(Ordering::SeqCst);
     all_received
 }

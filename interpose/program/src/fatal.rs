@@ -4,9 +4,9 @@
 //!
 //! All functions run in a signal handler, which may have interrupted any code, on the interrupted
 //! stack or on an alternate stack of the program. Therefore they neither allocate memory nor take a
-//! lock. The order of the steps is that of their risk: first the signal is recorded, then the
-//! position, then the backtrace. A walk over a damaged stack may fault; then the handler is entered
-//! again and ends the walk ([`arch::guarded`]).
+//! lock. The steps are ordered by risk, the safest first: recording the signal, then the position,
+//! then the backtrace. A walk over a damaged stack may fault; then the handler is entered again and
+//! ends the walk ([`arch::guarded`]).
 #![allow(unsafe_code)]
 
 mod file_position;
@@ -66,8 +66,9 @@ pub unsafe extern "C" fn on_signal(
         return !arch::escape_from(context);
     }
     if let Some(note) = user::note_cell() {
-        // SAFETY: the kernel has set the address for faults. For other signals the field contains a
-        // process id and is not used.
+        // SAFETY: the kernel has filled the structure, whose bytes are a valid address in any case.
+        // The field contains an address only for faults; for other signals the number has no
+        // meaning.
         note.begin(signal, info.si_code, unsafe { info.si_addr() } as u64);
         if is_caused_by_program(info) {
             record_backtrace(note, arch::interrupted_address(context));
@@ -123,7 +124,7 @@ fn record_backtrace(note: &NoteCell, from: u64) {
 
 /// Unblocks the signals of faults during `walk`.
 ///
-/// The kernel blocks them in a handler of faults.
+/// The kernel blocks a signal while the signal's handler runs.
 fn with_faults_allowed(walk: impl FnOnce()) {
     // SAFETY: zeros are valid signal sets, and sigprocmask(2) accesses only these sets.
     unsafe {

@@ -68,7 +68,7 @@ mod tests {
         assert!(count > 0);
     }
 
-    /// Returns the text of the source of this name below a directory.
+    /// Returns the text of the source file `name`, which is in `directory` or below.
     fn source(directory: &Path, name: &str) -> Option<String> {
         let paths = std::fs::read_dir(directory).unwrap().flatten();
         paths.map(|entry| entry.path()).find_map(|path| {

@@ -104,7 +104,7 @@ fn header_type(c_type: &str) -> String {
     if !base.starts_with("MPI_") || base == "MPI_Fint" {
         return runtime_type;
     }
-    // The pointers of the type, around an int for which the header's type is inserted.
+    // `shape` has the pointers of the type around an int. The header's type then replaces the int.
     let shape = rust_type(&c_type.replace(base, "int"), Side::Real);
     let shape = shape.unwrap_or_else(|| panic!("no Rust type for `{c_type}`"));
     shape.replace("c_int", &format!("mpi_sys::{base}"))

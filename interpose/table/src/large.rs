@@ -16,7 +16,7 @@ use std::fmt::Write;
 /// Implementation of a procedure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Implementation<'t> {
-    /// Calls its twin, with the parameters of these names narrowed (separated by blanks).
+    /// Calls its twin, and narrows the parameters with these names, which are separated by blanks.
     Narrow(&'t Procedure, &'t str),
     /// Calls another procedure with an identical effect.
     As(&'t str),

@@ -6,8 +6,8 @@ use std::fmt::Write;
 
 /// Macro that defines thunks, which jump to an entry of the runtime with their slot.
 ///
-/// A thunk changes neither the stack nor a register with an argument, so the unwinder needs no
-/// description of a thunk.
+/// A thunk changes neither the stack nor a register with an argument, and leaves no frame on the
+/// stack, so the unwinder needs no description of a thunk.
 const THUNKS_MACRO: &str = r#"
 macro_rules! thunks {
     ($($slot:literal $index:literal $($name:ident)+;)*) => { $($(

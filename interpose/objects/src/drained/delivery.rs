@@ -15,10 +15,10 @@ use understudy_numbers::Worker;
 
 /// Requests a notification of the sender when the program receives a drained message.
 ///
-/// The message belongs to a synchronous send: send number `number` of `worker`. Messages with one
-/// communicator, source and tag are drained in the order of their sends. The worker has sent
-/// `followers` such messages after this one, so the message is the one before the last `followers`
-/// of them.
+/// The message is that of the synchronous send number `number` of `worker`. Drained messages with
+/// equal communicator, source and tag are in the order of their sends. The worker has sent
+/// `followers` messages with these values after the message, so exactly the last `followers` of the
+/// drained ones follow it.
 ///
 /// Returns false if the message is not a drained message: the program has received it already.
 pub fn notify_on_receive(
@@ -93,9 +93,9 @@ fn take_matching(rt: &Runtime, message_arguments: &MessageArguments) -> Option<R
 
 /// Delivers a drained message by sending it from this process to itself.
 ///
-/// The library thus sets types, truncation and status as in any receive. The send is started before
-/// the receive: if the receive is posted first, Open MPI 5.0 does not report that a message from a
-/// process to itself is too long.
+/// The library thus converts types, detects truncation and sets the status as in any receive. The
+/// send is started before the receive: if the receive is posted first, Open MPI 5.0 does not report
+/// that a message from a process to itself is too long.
 pub fn deliver(
     rt: &Runtime,
     drained: DrainedMessage,

@@ -19,8 +19,8 @@ pub struct DrainedMessage {
     pub claimed: Option<u32>,
     /// Synchronous send that completes when the program receives the message.
     ///
-    /// The worker that has sent the message, and the number that this worker has given to the send
-    /// ([`crate::requests::synchronous`]).
+    /// The pair consists of the worker that has sent the message, and the number that this worker
+    /// has given to the send ([`crate::requests::synchronous`]).
     pub sender_to_notify: Option<(u32, u64)>,
 }
 

@@ -10,7 +10,7 @@ pub struct DrainedState {
     pub(super) messages: StateCell<Vec<DrainedMessage>>,
     /// Matched messages in the real library, by index of the program's message handle.
     pub(super) matched: StateCell<Vec<Option<MatchedMessage>>>,
-    /// Reports to senders of synchronous sends, in flight.
+    /// Notifications in flight to the senders of synchronous sends.
     pub(super) notifications: StateCell<SendQueue>,
 }
 

@@ -38,7 +38,7 @@ pub fn replace(rt: &Runtime, saved: Vec<DrainedMessage>) {
 
 /// True if a communicator has requests, or matched messages in the real library.
 ///
-/// Drained messages do not need the communicator.
+/// Drained messages are in the runtime's memory, and do not need the communicator.
 pub fn is_comm_in_use(rt: &Runtime, comm: VirtComm) -> bool {
     requests::has_requests_on(rt, comm)
         || rt

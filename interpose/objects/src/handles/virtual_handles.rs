@@ -26,8 +26,8 @@ const TAG_MASK: u64 = 0xffff_ff00_0000_0000;
 #[inline]
 pub fn created_index(kind: HandleKind, handle: *mut c_void) -> Option<u32> {
     let offset = (handle as usize).wrapping_sub(virtual_handle(kind, 0) as usize);
-    // Divides by the distance of two handles. A remainder becomes the upper bits, which makes the
-    // result greater than every index.
+    // The rotation divides by the distance of two handles. A remainder becomes the upper bits, and
+    // makes the result greater than every index.
     let index = offset.rotate_right(INDEX_SHIFT);
     (index < 1 << (KIND_SHIFT - INDEX_SHIFT)).then_some(index as u32)
 }

@@ -11,12 +11,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Fortran handle of the first created object.
 ///
-/// Fortran handles of predefined objects are those of the real library. In Open MPI they are
-/// smaller.
+/// Fortran handles of predefined objects are those of the real library. In Open MPI these are
+/// smaller than this number.
 const FORTRAN_BASE: c_int = 1_000_000;
 /// End of the Fortran handles of created objects.
 ///
-/// MPICH's Fortran handles equal its C handles, of which `MPI_COMM_NULL` has this value, the least.
+/// MPICH's Fortran handles equal its C handles. `MPI_COMM_NULL`, the least of these, has this
+/// value.
 const FORTRAN_END: c_int = 0x400_0000;
 /// Fortran handle that denotes no object, as in the real library.
 const FORTRAN_INVALID: c_int = -1;
@@ -35,7 +36,9 @@ pub fn to_fortran(kind: HandleKind, handle: *mut c_void, real: impl FnOnce() -> 
     }
 }
 
-/// Returns the handle of a Fortran handle; null, as in the real library, if invalid.
+/// Returns the handle that a Fortran handle denotes.
+///
+/// Null, as in the real library, if the Fortran handle is invalid.
 ///
 /// `exists` returns true for the index of an existing created object. `real` converts the Fortran
 /// handle of a predefined object by the real library.

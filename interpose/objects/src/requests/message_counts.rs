@@ -54,8 +54,8 @@ pub fn sum_of_started(rt: &Runtime) -> u64 {
 
 /// Returns the number of the next partitioned message with these ends, tag and communicator.
 ///
-/// `pair` is the hash of these ([`super::RequestIdentity`]). Sent and received messages are counted
-/// separately.
+/// `pair` is the hash of ends, tag and communicator ([`super::RequestIdentity`]). Sent and received
+/// messages are counted separately.
 pub fn next_partitioned(rt: &Runtime, pair: u64, is_send: bool) -> u64 {
     let next = &mut table_mut(rt).partitioned;
     let next = next.entry((pair, is_send)).or_default();
@@ -70,7 +70,7 @@ pub fn count_sent(rt: &Runtime, comm: VirtComm, to: (c_int, c_int)) {
     table_mut(rt).count_sent(worker);
 }
 
-/// Returns the receiver of a message, which is counted as a follower of synchronous sends.
+/// Counts a message as a follower of synchronous sends, and returns its receiver.
 #[inline(always)]
 pub(super) fn receiver(
     rt: &Runtime,

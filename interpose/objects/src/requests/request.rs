@@ -133,7 +133,7 @@ pub struct SavedStatus {
 pub struct Request {
     pub kind: RequestKind,
     pub state: RequestState,
-    /// Position among the starts of requests; for a persistent one, of its last start.
+    /// Position among the starts of requests; for a persistent request, that of its last start.
     pub stamp: StartStamp,
     /// Communicator whose error handler is used.
     pub comm: u64,

@@ -1,8 +1,9 @@
 //! Table of requests, and the order in which they were started.
 //!
-//! Receives that match one message get it in the order in which they were posted (MPI 4.1, section
-//! 3.5). Table indices are reused and do not show that order. Every request therefore has a stamp,
-//! which is saved and rolled back with the request. Plain data, without the real library.
+//! Among the receives that match a message, the one that was posted first gets the message (MPI
+//! 4.1, section 3.5). Table indices are reused and do not show the order of posting. Every request
+//! therefore has a stamp, which is saved and rolled back with the request. Plain data, without the
+//! real library.
 
 use super::request::{MessageArguments, Request, RequestKind, RequestState, StartStamp};
 use super::request_recipe::RequestRecipe;

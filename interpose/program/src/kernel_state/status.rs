@@ -26,7 +26,8 @@ const MEMORY: Handling =
 
 /// All fields of `/proc/self/status`.
 ///
-/// A field that is refused may keep its value from the start of the process.
+/// A field whose handling is `Refused` is accepted while it has its value from the start of the
+/// process.
 pub const STATUS: &[Row] = &[
     row("Name", Restored),
     row("Umask", Restored),

@@ -1,10 +1,10 @@
 //! Accelerators: memory of devices, which images do not contain.
 //!
 //! The memory of a device, and the kernel's state for it, belong to the process that has opened the
-//! device. Neither of them rolls back with the program's memory, or can be moved to another process
-//! with the memory. From version 570 on NVIDIA's driver can move this state to ordinary memory of
-//! the process and release its devices (CUDA Driver API, "CUDA Checkpointing"). Other drivers have
-//! no such function.
+//! device. Neither rolls back with the program's memory, and neither can be moved to another
+//! process together with this memory. From version 570 on NVIDIA's driver can move this state to
+//! ordinary memory of the process and release its devices (CUDA Driver API, "CUDA Checkpointing").
+//! Other drivers have no such function.
 //!
 //! ```text
 //!   cut        lock, checkpoint ── before threads stop, as the driver's threads may take part
@@ -131,7 +131,8 @@ pub fn save_devices(rt: &Runtime, reports: bool) -> Result<bool, UserError> {
     };
     let Some(found) = found else { return Ok(true) };
     let driver = found.checkpointing_driver()?;
-    // After a restore in another process, the main thread would have to continue this call.
+    // In a replacement the main thread performs the recovery, so the main thread would have to
+    // continue in the place of the thread that has saved the devices.
     if mpi_lock::is_other_thread() {
         return Ok(false);
     }
@@ -193,7 +194,8 @@ pub(super) fn is_saved(rt: &Runtime) -> bool {
 /// Records whether device memory is in the memory that was loaded.
 pub(super) fn restore(rt: &Runtime, is_saved: bool) {
     rt.accelerator.is_checkpointed.set(is_saved);
-    // The libraries have changed, and a [`loader::LoaderMark`] may repeat an earlier value.
+    // The load has changed the libraries, and the current [`loader::LoaderMark`] may equal one from
+    // before the load. So the cached results are discarded.
     rt.accelerator.absent_at.set(None);
     rt.accelerator.driver.set(None);
 }

@@ -1,9 +1,9 @@
 //! Attributes of mappings that madvise(2) and mlock(2) set, and guard pages.
 //!
-//! `/proc/self/smaps` lists the attributes (`VmFlags`, proc_pid_smaps(5)). Reading it takes long in
-//! large processes, so it is read only if the program has made such calls, or this process has
-//! loaded a checkpoint with such attributes. If the calls concern only huge pages, it is read only
-//! after further calls or changes of the mappings.
+//! `/proc/self/smaps` lists the attributes (`VmFlags`, proc_pid_smaps(5)). Reading this file takes
+//! long in large processes, so the file is read only if the program has made such calls, or this
+//! process has loaded a checkpoint with such attributes. If all calls concern huge pages, the last
+//! result is reused until the program makes further calls or changes its mappings.
 #![allow(unsafe_code)]
 
 use super::kernel_calls::kernel_calls;
@@ -72,7 +72,7 @@ const FLAGS: [(&str, AttributeCall, AttributeCall); 8] = [
     ),
 ];
 
-/// Pages that have each of [`FLAGS`], in the order of `FLAGS`, sorted.
+/// Sorted pages that have a flag, for each flag in the order of [`FLAGS`].
 ///
 /// Empty if no call has set one of the flags.
 type FlaggedPages = Vec<Vec<PageRun>>;
@@ -84,7 +84,7 @@ pub struct MappingAttributes {
     guards: Vec<PageRun>,
 }
 
-/// Result of the last reading of `/proc/self/smaps`, and conditions of the next reading.
+/// Last reading of `/proc/self/smaps`, and the conditions under which the file is read again.
 pub(super) struct SmapsCache {
     /// True if a loaded checkpoint contains attributes.
     ///
@@ -257,7 +257,7 @@ const GUARDS: ScanFilter = ScanFilter {
     report: category::GUARD,
 };
 
-/// True if the kernel supports the category of guard pages.
+/// True if the kernel's scan of pages can select guard pages ([`category::GUARD`]).
 fn kernel_reports_guards() -> bool {
     let page = AddrRange::new(STUB_PAGE as u64, STUB_PAGE as u64 + PAGE_SIZE as u64);
     let scan = |mut pagemap: Pagemap| pagemap.scan(page, GUARDS, &mut Vec::new());

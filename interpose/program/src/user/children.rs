@@ -3,9 +3,9 @@
 //! A program that is rolled back starts its children a second time. Therefore the children that it
 //! has started since the checkpoint are killed, with all their descendants, and waited for. The
 //! children of a failed process are killed by its guardian (`guarded_process` of `ckptd/launch`).
-//! Changes of files by children are undone ([`super::undo`]). The user is warned of two cases that
-//! are not covered: a child that runs at a checkpoint is not saved, and changes of files by a
-//! program without the preload library are not undone.
+//! Changes of files by children are undone ([`super::undo`]). Two cases are not covered, and the
+//! user is warned of them: a child that runs at a checkpoint is not saved, and changes of files by
+//! a child without the preload library are not undone.
 #![allow(unsafe_code)]
 
 use super::signals;
@@ -45,7 +45,7 @@ impl Children {
         }
     }
 
-    /// Records and returns the children at a cut; warns of the first of them.
+    /// Records and returns the children at a cut; warns of the first child.
     pub(super) fn capture(&self) -> ChildrenAtCut {
         let children = ChildrenAtCut(children().collect());
         if let Some(child) = children.0.first() {

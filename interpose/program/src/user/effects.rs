@@ -1,8 +1,8 @@
 //! Effects on files that cannot be undone.
 //!
-//! Such effects are those of threads other than the main thread that do not have the MPI lock: the
-//! undo log is part of the runtime's state, which such a thread must not use. Only the fact is
-//! recorded, so that a recovery which would have to undo the effect ends the job.
+//! The undo log is part of the runtime's state, which only a thread with the MPI lock may use.
+//! Threads other than the main thread may change files without the MPI lock. Of such a change only
+//! the fact is recorded, so that a recovery that would have to undo the change ends the job.
 #![allow(unsafe_code)]
 
 use super::output::stream_relay;
@@ -18,12 +18,12 @@ use understudy_numbers::Epoch;
 
 /// Addresses of the words that record effects which cannot be undone.
 ///
-/// The first word is in the ledger, the second one in a file beside the checkpoints on disk. Null
-/// if a word is not used. A word contains one more than the last section with such an effect; zero
-/// without any.
+/// The first word is in the ledger, the second one in a file beside the checkpoints on disk. The
+/// address is null if the word is not used. A word contains the number of the last section with
+/// such an effect, plus one; zero if no section had such an effect.
 static EFFECT_WORDS: [AtomicPtr<AtomicU64>; 2] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; 2];
-/// Checkpoint at whose cut the current section of the program began.
+/// Number of the current section: the checkpoint at whose cut the section began.
 static CURRENT_SECTION: AtomicU64 = AtomicU64::new(0);
 
 /// Records that the program now continues from the cut of `epoch`.

@@ -81,7 +81,9 @@ pub fn record_at_cut(rt: &Runtime) {
     rt.files.at_cut.set(Some(read_open_files(rt)));
 }
 
-/// Returns the open files that [`record_at_cut`] has recorded; without a record, those of now.
+/// Returns the open files that [`record_at_cut`] has recorded.
+///
+/// Without a record, the current open files are returned.
 pub fn capture(rt: &Runtime) -> OpenFilesAtCut {
     rt.files
         .at_cut
@@ -105,7 +107,9 @@ fn read_open_files(rt: &Runtime) -> OpenFilesAtCut {
     saved
 }
 
-/// Returns all descriptors of the program.
+/// Returns the descriptors of the program, without locks and content.
+///
+/// Relayed input is left out, and so are pipes, sockets and similar objects of the launcher.
 fn open_now(rt: &Runtime) -> OpenFilesAtCut {
     let _right = shim::acquire_descriptor_right();
     let mut saved = OpenFilesAtCut::default();
@@ -145,7 +149,7 @@ pub(super) fn is_device(path: &[u8]) -> bool {
 
 /// Returns the open devices of accelerators.
 ///
-/// Drivers keep their devices open as long as they are used.
+/// Drivers keep devices open as long as the program uses them.
 pub(super) fn accelerators() -> Vec<String> {
     let _right = shim::acquire_descriptor_right();
     let is_special =

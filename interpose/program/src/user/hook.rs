@@ -10,7 +10,7 @@ use understudy_abi::effect;
 
 /// Records an effect that is about to happen.
 ///
-/// `entry::file_effect` calls this on the runtime's stack.
+/// `entry::file_effect` calls this function on the runtime's stack.
 ///
 /// # Safety
 /// The strings must be valid or null, and the value must be as the kind requires.

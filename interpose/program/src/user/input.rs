@@ -220,7 +220,8 @@ impl Input {
         while self.positions.front().is_some_and(|(cut, _)| *cut < epoch) {
             self.positions.pop_front();
         }
-        // After a recovery the position of the restored checkpoint is missing.
+        // After a recovery the position of the restored checkpoint may be missing. Then nothing is
+        // released.
         let first = self.positions.front().filter(|(cut, _)| *cut == epoch);
         if let (Some(feed), Some((_, position))) = (&self.feed, first) {
             feed.release(*position);

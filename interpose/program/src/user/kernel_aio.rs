@@ -7,10 +7,10 @@
 //! ([`understudy_abi::kernel_aio`]) minus the tail, modulo the number of events. Example: a ring of
 //! 128 events, 300 submitted requests, tail 40: (300 − 40) mod 128 = 4 requests are pending.
 //!
-//! Before a recovery restores files and memory, it destroys all contexts, which waits for their
-//! requests. Then it creates the contexts of the checkpoint, and mremap(2) moves their rings to the
-//! former addresses. The kernel uses a separate copy of the tail, which does not change with the
-//! ring's memory; requests that read nothing advance the tail to its former value.
+//! Before a recovery restores files and memory, it destroys all contexts, and thereby waits for
+//! their requests. Then it creates the contexts of the checkpoint, and mremap(2) moves their rings
+//! to the former addresses. The kernel uses a separate copy of the tail, which does not change with
+//! the ring's memory; requests that read nothing advance the tail to its former value.
 #![allow(unsafe_code)]
 
 use super::kernel_calls::kernel_calls;
@@ -247,8 +247,9 @@ fn min_requests(length: u64) -> u32 {
 
 /// Creates a context with a ring of `length` bytes at any address.
 ///
-/// The kernel may increase the number of requests by the number of processors. So the saved number
-/// is tried first, and then the number that leads to this length on any host.
+/// The kernel raises a low number of requests to a minimum, which depends on the number of
+/// processors. So the saved number is tried first, and then the number that this length itself
+/// implies.
 fn set_up(length: u64, requests: u32) -> Result<u64> {
     for requests in [requests, min_requests(length)] {
         let mut address = 0u64;

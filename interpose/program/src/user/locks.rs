@@ -120,8 +120,9 @@ unsafe fn set_owner(words: *mut [u64; 3], new: ThreadNumber) {
     // threads, which may use the lock, are stopped.
     let [before, owner, behind] = unsafe { &mut *words };
     *owner = join(new.0, halves(*owner).1);
-    // Above the number, the lock word has two bits of the kernel. (In a read-write lock the word
-    // after the owner is zero.)
+    // The lock word of robust and priority-inheriting mutexes also contains the number, and above
+    // it two bits of the kernel, which are kept. (In a read-write lock the word after the owner's
+    // is zero, so no other word changes.)
     let (lock, count) = halves(*before);
     if halves(*behind).0 & (ROBUST | INHERIT) != 0 {
         *before = join(lock & !libc::FUTEX_TID_MASK | new.0, count);
@@ -166,7 +167,7 @@ fn searched_ranges(
         .collect()
 }
 
-/// Gives locks in the loaded memory to the threads whose numbers have changed.
+/// Replaces the owners' numbers in locks of the loaded memory, where they have changed.
 ///
 /// `changed` contains all threads, including those with unchanged numbers, and `pages` (sorted) all
 /// pages that may contain locks that these threads hold.

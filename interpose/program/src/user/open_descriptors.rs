@@ -13,8 +13,8 @@ static LISTED: Mutex<Vec<i32>> = Mutex::new(Vec::new());
 ///
 /// Reading the directory is slow, so the last listing is used if no descriptor can have changed:
 /// the size of `/proc/self/fd`, the number of open descriptors (Linux 6.2), is equal, and poll(2)
-/// finds all listed descriptors open. (A descriptor that was opened with O_PATH looks closed, so
-/// that the directory is read.)
+/// finds all listed descriptors open. (To poll(2), a descriptor that was opened with O_PATH looks
+/// closed. So the directory is always read if the program has one.)
 pub(super) fn descriptors() -> Vec<i32> {
     // The lock is not held during the system calls.
     let mut listed = std::mem::take(&mut *lock());

@@ -196,8 +196,8 @@ pub fn restore_number(saved: &ProcessSettings) {
 ///
 /// State of a thread is restored only if the calling thread made the cut (`is_callers`).
 pub fn restore(saved: &ProcessSettings, is_callers: bool) -> Result<(), UserError> {
-    // The permission comes first: the signal stack of the failed process had room for these
-    // registers, and this process's signal stack may be too small.
+    // The permission is requested before anything is changed. The request fails if this process has
+    // a signal stack without room for these registers.
     request_features(saved.features)?;
     for (which, value) in TIMERS.into_iter().zip(&saved.timers) {
         if *value != timer(which) {

@@ -22,8 +22,8 @@ pub fn check() -> Result<(), UserError> {
 
 /// Permits this thread to access memory with any protection key.
 ///
-/// Needed before a load, which writes to all memory. At the cut that is loaded the program had
-/// allocated no key. If the program has allocated a key since that cut, the register exists.
+/// Needed before a load, which writes to all memory: the program may have allocated a key after the
+/// cut that is loaded. At the cut itself the program had no key ([`check`]).
 pub fn permit_all_keys() {
     // SAFETY: cpuid reports whether the kernel enables the register (OSPKE). wrpkru requires zeros
     // in ecx and edx.

@@ -1,4 +1,6 @@
-//! Records of the program's actions, in sections between cuts, until the end of the job.
+//! Records of the program's actions, until the end of the job.
+//!
+//! A *section* contains the actions from one cut to the next.
 
 use super::program_runtime::Runtime;
 use super::{layout, loader, output, undo};
@@ -40,7 +42,7 @@ pub fn remove_ledger(rt: &Runtime, process: ProcessNumber) {
 
 /// Removes the objects that exited processes among these ranks have left in memory.
 ///
-/// The ranks are those of the launcher.
+/// `ranks` are numbers of the launcher's ranks.
 pub fn remove_closed_ledgers(rt: &Runtime, ranks: std::ops::Range<u32>) {
     undo::discard_abandoned();
     output::remove_closed_ledgers(rt, ranks);

@@ -1,7 +1,8 @@
 //! Memory that the program shares, and memory that no other process can have.
 //!
-//! A rank's image contains shared memory as it was when that rank was saved. So shared memory must
-//! not be rolled back if another rank shares it.
+//! A rank's image contains shared memory as it was when this rank was saved. The images of two
+//! ranks may therefore contain different states of the memory that they share. So memory that ranks
+//! share must not be rolled back.
 #![allow(unsafe_code)]
 
 use super::open_descriptors::{descriptors, path_of, stat};

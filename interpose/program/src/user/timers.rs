@@ -139,8 +139,8 @@ pub fn check(rt: &Runtime) -> Result<(), UserError> {
 
 /// True if no signal of an expired timer would be lost at this cut.
 ///
-/// Such a signal is that of a timer that has expired, expires only once, and signals a thread.
-/// Called after threads have stopped for a cut.
+/// A signal would be lost if its timer signals a thread, has expired and expires only once, and the
+/// signal is still pending for the thread. Called after threads have stopped for a cut.
 pub fn have_no_lost_expiry(rt: &Runtime) -> bool {
     let timers = if rt.timers.signals_threads.get() {
         kernel_timer::read_all()

@@ -1,10 +1,10 @@
-//! Thread-local storage of the main thread's program side.
+//! Program side of the main thread's thread-local storage.
 //!
 //! The static TLS block and the thread's control block contain data of all sides: of the program's
-//! modules, of the modules of the other namespaces, and the C library's record of the thread.
-//! Saved are only the data of the program's modules, the slots of the program's pthread keys, and
-//! the list of the robust mutexes that the main thread holds. The image does not contain the pages
-//! of this storage.
+//! modules, of the modules of the other namespaces, and the C library's record of the thread. Only
+//! three parts are saved: the data of the program's modules, the slots of the program's pthread
+//! keys, and the list of the robust mutexes that the main thread holds. The image does not contain
+//! the pages of this storage.
 #![allow(unsafe_code)]
 
 use super::UserError;

@@ -14,9 +14,9 @@
 //! its cut: if a rank commits checkpoint n and fails before all others have committed it, the
 //! others roll back to n − 1.
 //!
-//! After a failure one process of each node after the other gets a lock. The first one undoes the
-//! logs of all ranks, including those of failed ones; the others find no records left. An agreement
-//! follows, so that no process resumes before the undo is complete.
+//! After a failure the processes of a node get a lock one after the other. The first process undoes
+//! the logs of all ranks of the node, including failed ranks; the other processes find no records
+//! left. An agreement follows, so that no process resumes before the undo is complete.
 
 mod anchor;
 mod apply;

@@ -220,7 +220,7 @@ fn attributes_of_several_lines_are_read() {
 ///
 /// Readers then see in the first lines that the module has unsafe code. In crate roots, the
 /// attribute is at the item, because it would apply to the whole crate. Modules with one or two
-/// small unsafe functions may also have the attribute at these items.
+/// small unsafe functions may also have the attribute at these functions.
 #[test]
 fn unsafe_code_is_announced() {
     // The table contains unsafe code only as text.

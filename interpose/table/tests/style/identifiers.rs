@@ -43,7 +43,7 @@ pub fn forbidden_names(source: &Source) -> Vec<usize> {
         .collect()
 }
 
-/// Returns the lines that declare a function with such a prefix but without a result.
+/// Returns the lines that declare a function with a prefix of [`QUESTIONS`] but no result.
 pub fn questions_without_result(source: &Source) -> Vec<usize> {
     let code = &source.parts.code;
     let declarations = declarations(source).into_iter();

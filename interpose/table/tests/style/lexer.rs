@@ -91,7 +91,7 @@ fn length_before(bytes: &[u8], end: u8) -> usize {
         .unwrap_or(bytes.len())
 }
 
-/// Returns the length of a block comment; such comments nest.
+/// Returns the length of a block comment; block comments nest.
 fn block_comment(bytes: &[u8]) -> usize {
     let (mut depth, mut at) = (1, 2);
     while depth > 0 && at < bytes.len() {

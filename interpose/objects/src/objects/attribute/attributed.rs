@@ -78,8 +78,8 @@ impl AttributedObject {
 
     /// True if the call is deferred; the handler must return at once.
     ///
-    /// A call that may run callbacks is deferred while a callback of another thread runs: calls on
-    /// one object run one after the other.
+    /// Calls that run callbacks must not overlap on one object. Therefore such a call is deferred
+    /// while a callback of another thread runs, for whichever object.
     pub fn defer_for_callbacks(self, rt: &Runtime) -> bool {
         mpi_lock::is_during_callback() && self.has_callbacks(rt) && mpi_lock::repeat_call()
     }

@@ -3,9 +3,9 @@
 //! A cut must not separate the members of a collective: either all members have entered the
 //! collective, or none has. For collectives of all workers the cut point itself ensures this
 //! condition. For all other collectives the workers add up their shares: each collective that a
-//! member has entered contributes the member's number minus the next member's number, so the sum
-//! is zero only if all members have entered equal collectives (see [`freed`](super::freed) for an
-//! example of such a sum).
+//! member has entered contributes the member's number minus the next member's number, so the sum is
+//! zero only if all members have entered equally many collectives on each communicator (see
+//! [`freed`](super::freed) for an example of such a sum).
 
 use super::comm_entries::{get, get_mut};
 use crate::Runtime;

@@ -64,7 +64,9 @@ pub fn has_any_spawned(rt: &Runtime) -> bool {
     objects(rt).comms.iter().any(|(_, comm)| comm.has_spawned())
 }
 
-/// Refuses communicators with spawned processes, for files, which only workers can open.
+/// Refuses to open a file on a communicator with spawned processes.
+///
+/// Only workers can open files.
 ///
 /// # Errors
 /// Fails with `MPI_ERR_UNSUPPORTED_OPERATION`, and a log line, if spawned processes are members.

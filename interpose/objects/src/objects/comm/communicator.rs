@@ -22,7 +22,7 @@ pub const SELF_UID: u64 = u64::MAX;
 pub struct Comm {
     /// Number that all members give to this communicator, and to no other existing communicator.
     ///
-    /// `worker rank of the member that chose it << 40 | number`, or derived as in
+    /// The value is `worker rank of the member that chose it << 40 | number`, or is derived as in
     /// [`derived_uid`](understudy_policy::communicator_plan::derived_uid). If spawned processes are
     /// members, each worker chooses its own number.
     pub uid: u64,

@@ -34,9 +34,11 @@ pub struct NewComm {
 /// Runs a constructor, and collects the data of the recipe.
 ///
 /// `made` stays empty if this process gets `MPI_COMM_NULL`. The call is collective over the members
-/// of the new communicator. If that is an intracommunicator of workers, the call also removes the
-/// communicators that all their members have [freed](super::freed), if all these members are in the
-/// new communicator and have no requests on the freed ones.
+/// of the new communicator.
+///
+/// A call that creates an intracommunicator of workers also removes [freed](super::freed)
+/// communicators. A communicator is removed if its members are all in the new communicator, have
+/// all freed it, and have no requests on it.
 pub fn make(
     rt: &Runtime,
     constructor: impl FnOnce(&mut RealComm) -> c_int,
@@ -77,7 +79,7 @@ pub fn register(rt: &Runtime, made: NewComm, parent: VirtComm) -> VirtComm {
     super::predefined_comms::handle(rt, index)
 }
 
-/// Enters a communicator without a real one, with the members of `parent`.
+/// Enters a communicator that has no real communicator, with the members of `parent`.
 ///
 /// The entry contains the members of a window with spawned processes. A real communicator cannot
 /// be created, since the spawned processes do not have the runtime and would not take part.

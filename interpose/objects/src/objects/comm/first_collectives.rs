@@ -1,9 +1,9 @@
 //! First collectives on each communicator, on which the order of MPICH's reductions depends.
 //!
 //! On a node MPICH first reduces by messages, and from the fifth time on in shared memory, in
-//! another order (`MPIR_CVAR_POSIX_NUM_COLLS_THRESHOLD`). A sum that is not exact then has another
-//! value. On a rebuilt communicator the first collectives are therefore repeated, with data of the
-//! runtime.
+//! another order (`MPIR_CVAR_POSIX_NUM_COLLS_THRESHOLD`). A floating-point sum may then have
+//! another value. On a rebuilt communicator the first collectives are therefore repeated, with data
+//! of the runtime.
 #![allow(unsafe_code)]
 
 use super::comm_entries::{get, get_mut};

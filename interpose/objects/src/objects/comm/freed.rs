@@ -1,10 +1,11 @@
 //! Communicators that this process has freed, but perhaps not all other members.
 //!
 //! `MPI_Comm_free` does not wait for other members (MPI 4.1, 7.4.3). At a cut, some members may
-//! therefore have freed a communicator and others not. This process may also have requests on it,
-//! including persistent ones that it starts later. The recipe stays until all members have freed
-//! the communicator and have no such requests: after a rollback all of them rebuild it. While there
-//! are requests, the real communicator stays too, since the messages that they match arrive there.
+//! therefore have freed a communicator and others not. This process may also have requests on the
+//! communicator, including persistent ones that it starts later. The recipe stays until all members
+//! have freed the communicator and have no such requests, because after a rollback all members
+//! rebuild the communicator. While there are requests, the real communicator stays too, since the
+//! messages for these requests arrive on it.
 //!
 //! A sum over all workers detects that all freed communicators are unused. The members of a
 //! communicator form a ring, in which each member has a number, the hash *h* of its rank and the

@@ -78,9 +78,9 @@ fn peers(comm: &Comm) -> &[Worker] {
     comm.remote.as_ref().unwrap_or(&comm.members)
 }
 
-/// Returns the worker that point-to-point messages to `rank` on `comm` address.
+/// Returns the worker that receives point-to-point messages to `rank` on `comm`.
 ///
-/// `None` if that is not a worker.
+/// `None` if the receiver is not a worker.
 #[inline]
 pub fn worker_of(rt: &Runtime, comm: VirtComm, rank: c_int) -> Option<Worker> {
     let recent = rt.objects.comm.recent.get();

@@ -47,7 +47,7 @@ pub fn with_group<T>(
     outcome
 }
 
-/// Visits the groups of all communicators with spawned processes that are not freed.
+/// Visits the groups of all communicators with spawned processes, except freed communicators.
 ///
 /// `then` gets each real group and the numbers of its members.
 pub fn visit(

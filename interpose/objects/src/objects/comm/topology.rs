@@ -125,8 +125,8 @@ impl Topology {
 
     /// Creates a communicator with this topology and the members of `from`.
     ///
-    /// The order of the members, and so the ranks, do not change. Collective. Without a topology,
-    /// `new` is `from`. `info` is the null handle.
+    /// The members keep their order and their ranks. Collective. Without a topology, `new` is
+    /// `from`. `info` is the null handle.
     pub fn apply(&self, info: RealInfo, from: RealComm, new: &mut RealComm) -> c_int {
         let weights = |weights: &[c_int], weighted: bool| match (weighted, weights.is_empty()) {
             (false, _) => UNWEIGHTED,

@@ -255,7 +255,7 @@ mod tests {
 
     #[test]
     fn datatypes_follow_their_bases() {
-        // Index 0 was reused after 5 had been created, so it is the most recent one.
+        // Index 0 was reused after 5 had been created, so datatype 0 is the most recent one.
         let all = vec![(0, vec![5, 5]), (1, vec![]), (4, vec![1, 0]), (5, vec![1])];
         assert_eq!(sort_by_dependency(&all), [1, 5, 0, 4]);
     }

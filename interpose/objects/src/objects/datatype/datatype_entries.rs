@@ -98,7 +98,7 @@ fn attributes_of(rt: &Runtime, index: u32) -> Option<RefMut<'_, Attributes>> {
 
 /// Creates an entry for a new real datatype; `contained` are the constructor's datatypes.
 ///
-/// Returns the existing handle of a parameterised datatype that is known already.
+/// Returns the existing handle if the table already contains this parameterised datatype.
 ///
 /// # Errors
 /// Fails if the real datatype, which is then freed, cannot be inspected.

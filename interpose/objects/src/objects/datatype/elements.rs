@@ -64,7 +64,7 @@ fn size_and_extent(datatype: RealDatatype) -> Option<(usize, usize)> {
 
 /// Returns the predefined datatype of all elements; `None` if the elements differ.
 fn only_base(rt: &Runtime, datatype: VirtDatatype) -> Option<VirtDatatype> {
-    // The program may have freed the datatypes from which it is derived.
+    // The program may have freed the datatypes from which this datatype is derived.
     let Some(recipe) =
         recipe_even_if_freed(rt, datatype).filter(|recipe| !recipe.contained.is_empty())
     else {
@@ -199,7 +199,7 @@ impl Elements {
         }
     }
 
-    /// Copies the elements that both buffers have.
+    /// Copies elements, up to the end of the shorter buffer.
     ///
     /// # Errors
     /// Fails if a real procedure fails.

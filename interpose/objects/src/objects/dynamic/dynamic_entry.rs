@@ -1,8 +1,8 @@
 //! Entry of the ports in the table, and counts of spawns.
 //!
-//! The program repeats the spawns that follow the cut of a rollback, so the node manager kills
-//! the processes of these spawns. Processes of spawns that precede a committed cut are not killed,
-//! so this process reports the numbers of spawns at each capture, commit and rollback.
+//! The program repeats the spawns that follow the cut of a rollback, so the node manager kills the
+//! processes of these spawns. Processes of spawns that precede a committed cut are not killed. The
+//! node manager therefore needs the number of spawns at each capture, commit and rollback.
 
 use super::ports::ConnectionState;
 use super::spawn_counts::SpawnCounts;

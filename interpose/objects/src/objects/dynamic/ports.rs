@@ -120,7 +120,7 @@ impl ConnectionState {
 
     /// Records a message that was received.
     ///
-    /// Requests for closed ports are dropped; their senders detect this on the board.
+    /// Requests for closed ports are dropped; the senders see on the board that the port is closed.
     pub fn record(&mut self, from: Worker, message: ConnectionMessage) {
         let requested = message.requested_port();
         if requested.is_none_or(|port| self.board.ports.contains(&port)) {

@@ -20,7 +20,9 @@ use understudy_catalogue::message;
 use understudy_formats::private_directories::in_memory;
 use understudy_numbers::{ProcessNumber, Worker};
 
-/// File whose state cannot be saved or restored, or would be on several nodes.
+/// File whose state cannot be saved or restored.
+///
+/// The state of a shared pointer in memory cannot be restored on several nodes.
 #[derive(Debug, thiserror::Error)]
 #[error("file {}: {error}", path.display())]
 pub struct FileError {

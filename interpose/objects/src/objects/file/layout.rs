@@ -144,7 +144,8 @@ impl ViewLayout {
             .map(|piece| piece.offset + piece.length)
             .max()
             .unwrap_or(0);
-        // Number of consecutive tiles, the own one included, into which the data of a tile extend.
+        // Number of consecutive tiles, from the tile itself on, into which the data of a tile
+        // extend.
         let overlap = end_of_data.div_ceil(self.extent.max(1)).max(1);
         let last_tile = end / self.extent.max(1);
         let whole_tiles = (last_tile + 1).saturating_sub(overlap);

@@ -57,7 +57,7 @@ pub unsafe fn register_real(name: *const c_char, [read, write, measure]: [bool; 
     }
 }
 
-/// Records a registration and the library's return code, unless an equal one is recorded.
+/// Records a registration and the return code, unless an equal registration is already recorded.
 pub fn record(rt: &Runtime, name: &CStr, given: [bool; 3], code: c_int) {
     let all = &mut objects_mut(rt).representations;
     if all

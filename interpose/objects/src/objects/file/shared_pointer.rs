@@ -6,10 +6,10 @@
 //! pointer is at its start.
 //!
 //! The undo logs cannot record the moves: members on several nodes move the pointer, and each node
-//! has its own log. Instead the first member saves the pointer's position at a cut, while all
-//! members are quiesced, and restores it in a rollback, after all logs have been undone. The logs
-//! do record the creation of the hidden file, which is therefore removed if the file was not open
-//! at the cut.
+//! undoes its own logs without those of the other nodes. Instead the first member saves the
+//! pointer's position at a cut, while all members are quiesced, and restores it in a rollback,
+//! after all logs have been undone. The logs do record the creation of the hidden file, which is
+//! therefore removed if the file was not open at the cut.
 #![allow(unsafe_code)]
 
 use super::open_file::{OpenFile, SharedPointer};

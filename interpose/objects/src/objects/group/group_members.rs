@@ -55,8 +55,8 @@ pub fn expand(ranges: &[[c_int; 3]], size: usize) -> Result<Vec<c_int>, c_int> {
             return Err(ERR_ARG);
         }
         let within = |rank: c_int| usize::try_from(rank).is_ok_and(|rank| rank < size);
-        // A range may end before its last rank, but the standard requires all its ranks to be in
-        // the group.
+        // With a stride, the ranks of a range may end before `last`. The standard requires all of
+        // these ranks to be in the group.
         let steps = (i64::from(last) - i64::from(first)) / i64::from(stride);
         let backwards = (last > first && stride < 0) || (last < first && stride > 0);
         let end = i64::from(first) + steps * i64::from(stride);
@@ -117,7 +117,8 @@ pub fn compare(first: &[Worker], second: &[Worker]) -> Comparison {
     }
 }
 
-/// Returns the ranks in the second group of members of the first (`MPI_Group_translate_ranks`).
+/// Returns the ranks that members of the first group have in the second
+/// (`MPI_Group_translate_ranks`).
 pub fn translate(
     first: &[Worker],
     ranks: &[c_int],

@@ -63,8 +63,8 @@ fn create_real(rt: &Runtime, op: &Op) -> Result<(RealOp, usize), c_int> {
     let function: callbacks::UserFunction<RealDatatype> =
         Some(FUNCTIONS[trampoline / 16][trampoline % 16]);
     let mut new = real_op(rt, null_handle(rt));
-    // SAFETY: a function of the type that the real library calls. It only passes the pointer to the
-    // length on, so the size of a length does not matter.
+    // SAFETY: a function of the type that the real library calls. The function only passes on the
+    // pointer to the length, so the size of the length does not matter.
     let rc = unsafe {
         let create = if op.is_large {
             real::PMPI_Op_create_c

@@ -1,8 +1,8 @@
 //! Locks and open epochs of windows whose memory this process has mapped.
 //!
-//! Members of a window may all be on one node. The origin of an accumulate then performs the
-//! operation itself, in the target's memory, under a lock of the target that makes the accumulate
-//! atomic (MPI 4.1, 12.7.1). All accumulates on such a window use the lock, with any datatype: an
+//! The origin of an accumulate performs the operation itself if all members of the window are on
+//! one node: in the target's memory, under a lock of the target that makes the accumulate atomic
+//! (MPI 4.1, 12.7.1). All accumulates on such a window use the lock, with any datatype, because an
 //! accumulate of the library would not use it.
 //!
 //! The locks are words of a shared file. A taken lock contains the number of the owner's MPI
@@ -37,7 +37,7 @@ const SPINS: u32 = 100;
 /// Number of flushes and unlocks after which the library makes progress on messages.
 const PROGRESS_INTERVAL: u32 = 1024;
 
-/// Time after a wait for a writer during which a reader passes other writers.
+/// Time for which a reader that has waited for a writer may pass other writers.
 const WRITER_GRACE: Duration = Duration::from_millis(100);
 
 /// Work that a flush requires.

@@ -12,9 +12,9 @@ use understudy_mpi::{self as mpi, check};
 
 /// Completes all one-sided operations of this process, locally and at their targets.
 ///
-/// The epochs stay open. When all workers have called this, no operation is in flight. Collective
-/// over the members of each window. Returns false if fences are open in some workers and not in
-/// others: the workers are at different points, so no cut is taken.
+/// The epochs stay open. When all workers have called this function, no operation is in flight.
+/// Collective over the members of each window. Returns false if fences are open in some workers and
+/// not in others: the workers are at different points, so no cut is taken.
 ///
 /// # Errors
 /// Fails if a real procedure fails.

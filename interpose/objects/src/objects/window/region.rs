@@ -215,8 +215,9 @@ impl SharedRegion {
             return Ok(());
         }
         self.unmap();
-        // No member may have mapped a file that is removed: a survivor would keep another file than
-        // the process that replaces a failed member.
+        // All members must have unmapped the region before a file is removed. Otherwise, after a
+        // failure at this point, a survivor would still have the removed file mapped, and the
+        // replacement of the failed member would create another file.
         real.barrier()?;
         if let Some((part, _)) = self.own_part() {
             part.remove();

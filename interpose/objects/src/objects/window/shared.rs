@@ -18,7 +18,7 @@ use understudy_numbers::{ProcessNumber, Worker};
 
 const ERR_RMA_SHARED: c_int = 71;
 
-/// Divisor of the free shared memory; an optional allocation may take at most the quotient.
+/// Reciprocal of the share of the free shared memory that an optional allocation may take.
 const MAX_SHARE_DIVISOR: u64 = 4;
 
 /// Makes this process the owner of the worker's parts of windows.

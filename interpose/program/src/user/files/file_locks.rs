@@ -123,8 +123,8 @@ impl FileLock {
 
 /// Releases the locks of a descriptor that are not in `saved`.
 ///
-/// A single lock that is not in `saved` has the effect that all locks of its kind are released;
-/// [`take`] takes the saved locks again.
+/// Even a single lock that is not in `saved` causes the release of all locks of its kind. [`take`]
+/// then takes the saved locks again.
 pub fn release(fd: i32, saved: &[FileLock]) {
     let now = locks_of(fd);
     for lock in now.iter().filter(|lock| !saved.contains(lock)) {

@@ -29,7 +29,7 @@ pub fn is_nameless(path: &[u8]) -> bool {
     path.ends_with(REMOVED) && !exists()
 }
 
-/// Names (link(2)) of a file whose name was removed.
+/// Remaining names (link(2)) of a file one of whose names was removed.
 pub enum OtherName {
     /// No name: the file exists until its last descriptor is closed.
     Missing,
@@ -39,7 +39,7 @@ pub enum OtherName {
     Elsewhere,
 }
 
-/// Searches for another name of the file to which the kernel gives this path.
+/// Searches for a remaining name of the open file with the kernel's path `path`.
 pub fn other_name(file_stat: &libc::stat, path: &[u8]) -> OtherName {
     if file_stat.st_nlink == 0 || !is_nameless(path) {
         return OtherName::Missing;

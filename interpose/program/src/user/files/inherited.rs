@@ -10,7 +10,8 @@ pub struct Inherited {
     fd: i32,
     /// Device and inode.
     ///
-    /// All files of an anonymous inode share this pair. Such files differ in the kernel's name.
+    /// Eventfds, epoll sets and similar objects share one anonymous inode, and hence this pair.
+    /// Only the kernel's names distinguish them.
     id: (u64, u64),
     name: Vec<u8>,
 }
@@ -34,7 +35,7 @@ impl Inherited {
     }
 }
 
-/// True if a descriptor still refers to the object that the process has inherited there.
+/// True if the descriptor still refers to the object that the process has inherited.
 pub fn is_launchers(all: &[Inherited], fd: i32) -> bool {
     all.iter()
         .any(|inherited| inherited.fd == fd && inherited.is_unchanged())

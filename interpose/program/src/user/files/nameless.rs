@@ -18,7 +18,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 pub struct Nameless {
     /// Device and inode.
     pub id: (u64, u64),
-    /// `None` if a lower descriptor refers to this file.
+    /// `None` if a lower descriptor, whose entry has the content, also refers to this file.
     content: Option<Vec<u8>>,
     /// Seals of a file in memory.
     seals: i32,

@@ -75,13 +75,13 @@ impl OpenFile {
         }
     }
 
-    /// True if a descriptor that is open on `now` can stay open for this file.
+    /// True if a descriptor that now refers to `now` can stay open for this file.
     ///
-    /// Otherwise this file is opened again. The descriptor can stay open if its path is equal. In a
-    /// process that rolls back (`is_survivor`), an equal inode suffices, because the program may
-    /// have renamed or removed the file since the cut. One case is excluded: the
+    /// Otherwise this file is opened again. The descriptor can stay open if the paths of both files
+    /// are equal. In a process that rolls back (`is_survivor`), equal inodes suffice, because the
+    /// program may have renamed or removed the file since the cut. One case is excluded: the
     /// program has removed the file, and the rollback has restored its name. Then the name may
-    /// refer to a copy with another inode, which must be opened.
+    /// refer to a copy with another inode, and the copy must be opened.
     pub fn is_open_as(&self, now: &OpenFile, is_survivor: bool) -> bool {
         let is_name_restored = || {
             Path::new(OsStr::from_bytes(&self.path))

@@ -49,7 +49,8 @@ impl OpenFileState {
     /// True if the descriptor may be the program's.
     ///
     /// False for the standard descriptors that the launcher has opened, and for pipes at standard
-    /// input, which [`crate::user::input`] restores. True for all numbers above, inherited or not.
+    /// input, which [`crate::user::input`] restores. True for all higher descriptors, inherited or
+    /// not.
     pub fn is_programs(&self, fd: i32, file_stat: &libc::stat) -> bool {
         let is_pipe = file_stat.st_mode & libc::S_IFMT == libc::S_IFIFO;
         fd > libc::STDERR_FILENO || streams::was_stream(fd) || !is_pipe && !self.was_inherited(fd)

@@ -167,7 +167,7 @@ impl Queue {
         let file_stat = stat(fd)?;
         let path = path_of(fd);
         // Opening and closing the queue ends a notification that was requested after the cut.
-        // Without that, sending the messages again would trigger the notification.
+        // Otherwise sending the messages again would trigger this notification.
         drop(open_separately(fd).ok()?);
         let queue = open_separately(fd).ok()?;
         // SAFETY: mq_getattr(3) fills a structure of this function.
@@ -196,8 +196,8 @@ impl Queue {
 
     /// Creates an empty queue without a name, open with these flags.
     ///
-    /// The queue gets its former name if no other queue has that name, because the descriptor's
-    /// link in `/proc` shows the name.
+    /// The queue is created with its former name, if no other queue has this name, and then the
+    /// name is removed: the descriptor's link in `/proc` still shows the name.
     pub fn create(&self, flags: i32) -> Result<OwnedFd> {
         let other = format!("/understudy.{}", std::process::id()).into_bytes();
         let created = self.create_as(&self.name);

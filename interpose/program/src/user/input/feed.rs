@@ -163,7 +163,8 @@ impl Feed {
 /// Keeps a pipe's write end open until the pipe contains all of the input.
 ///
 /// The program would find a wrong end of the input if the relay exited earlier and no write end
-/// were open. Therefore this write end stays open, and a further read ends the job.
+/// were open. Therefore this write end stays open: after the relay's exit further reads block, and
+/// a blocked read ends the job.
 fn keep_writer(line: &Line, writer: File, inode: u64) {
     loop {
         match line.receive(None) {

@@ -33,8 +33,8 @@ pub struct ModuleInfo {
     pub tls_block: u64,
     /// True if the library uses static thread-local storage.
     ///
-    /// Such data, the library's own or another's, has an offset that is fixed when the library is
-    /// opened.
+    /// Static data, of this library or of another one that it refers to, has an offset that is
+    /// fixed when this library is opened.
     pub is_static: bool,
     /// Largest alignment of the segments.
     pub alignment: u64,
@@ -133,8 +133,8 @@ pub fn allocate_block(tls_module: u64) -> u64 {
 /// Makes ld.so record the blocks of libraries with static thread-local storage.
 ///
 /// Code with fixed offsets uses a block without a call of ld.so, which therefore does not know the
-/// block's address. Acts only if such a library follows the first `known` ones. Must be called in
-/// an MPI procedure of the program, whose stack is used.
+/// block's address. Acts only if a library after the first `known` ones uses such storage. Must be
+/// called in an MPI procedure of the program, whose stack is used.
 pub fn record_static_blocks(known: usize) {
     let modules = modules();
     if modules.iter().skip(known).any(|module| module.is_static) {

@@ -128,8 +128,8 @@ unsafe extern "C" fn find_own_mutex(
 
 /// Returns the range of ld.so's two or three locks, which are adjacent.
 ///
-/// dl_iterate_phdr(3) holds the second of these locks while it calls the callback, so that the
-/// callback can find this lock by its content.
+/// dl_iterate_phdr(3) holds the second of these locks while it calls the callback. The callback
+/// therefore finds this lock by its content.
 fn locks(data: AddrRange) -> Option<AddrRange> {
     let mut argument: (AddrRange, Vec<u64>) = (data, Vec::new());
     // SAFETY: the callback receives the argument that it expects.

@@ -2,8 +2,8 @@
 //!
 //! Only by receiving a signal can its information be read (sigwaitinfo(2)), so all pending signals
 //! are received and sent a second time in their order. A signal of a timer is not received, because
-//! that would restart the timer (timer_getoverrun(2)). Such a signal is restored as one signal
-//! without a value.
+//! its receipt would restart the timer (timer_getoverrun(2)). Such a signal is restored as one
+//! signal without a value.
 #![allow(unsafe_code)]
 
 use super::action::{IGNORE, SIGNALS, action};
@@ -141,9 +141,10 @@ impl PendingSignal {
             info[..4].copy_from_slice(&self.signal.to_ne_bytes());
             info[8..12].copy_from_slice(&SI_USER.to_ne_bytes());
         }
-        // rt_sigqueueinfo(2) permits the sender's information of another process only for the
-        // caller's own number. The number of this thread stands for its process.
-        // SAFETY: rt_sigqueueinfo(2), rt_tgsigqueueinfo(2) with a whole siginfo_t.
+        // The saved information may name another process as the sender. rt_sigqueueinfo(2) accepts
+        // such information only if the target is the number of the calling thread. The signal then
+        // goes to the thread's process. SAFETY: rt_sigqueueinfo(2), rt_tgsigqueueinfo(2) with a
+        // whole siginfo_t.
         let sent = unsafe {
             let info = info.as_ptr();
             match self.is_threads {

@@ -3,8 +3,8 @@
 //! ld.so increases its *generation* whenever libraries are opened or closed. Its table contains the
 //! generation in which each library was opened. Each thread has a vector of its thread-local blocks
 //! and the generation up to which this vector is valid. If a library has a later generation, ld.so
-//! updates the vector at the next access, and discards blocks of closed libraries that had equal
-//! numbers.
+//! updates the vector at the next access, and discards blocks of closed libraries whose numbers
+//! have been reused.
 //!
 //! The vectors are in the image, but the table is not. In a replacement the libraries may have
 //! other generations. So each vector gets a generation that divides the libraries into the two

@@ -192,7 +192,8 @@ impl ThreadsAtCut {
                 unsafe { waiting::renumber(thread.frame as usize, thread.number, number) };
                 number
             };
-            // SAFETY: the frame of a parked thread, whose memory is that of the image.
+            // SAFETY: the frame of a thread that is parked or is the restoring thread; its memory
+            // is that of the image.
             unsafe { system_v::redirect(rt, thread.frame as usize) };
             changed.push((thread.number, number));
         }

@@ -47,7 +47,7 @@ pub struct Slot {
     pub command: AtomicU32,
     /// The kernel's number of the thread.
     pub number: AtomicI32,
-    /// Non-zero until a thread that received the command to end no longer exists.
+    /// Non-zero from the command to end until the thread no longer exists.
     pub exists: AtomicU32,
     /// Number of the latest stop of this thread.
     pub round: AtomicU32,
@@ -296,7 +296,7 @@ unsafe fn interrupted_call(slot: &Slot, pc: usize, sp: usize) -> Option<usize> {
 
 /// Registers the area for restartable sequences anew.
 ///
-/// The loaded memory contains the number of a former processor, which the kernel then updates.
+/// The registration makes the kernel update the processor's number in the loaded memory.
 ///
 /// # Safety
 /// `block` must be the caller's control block.

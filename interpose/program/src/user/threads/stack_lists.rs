@@ -19,12 +19,14 @@ use understudy_mpi::exit_word::exit_word;
 
 /// Number of lists.
 ///
-/// The lists contain threads on stacks of ld.so, threads on stacks of their callers, and stacks for
-/// reuse.
+/// The lists contain threads on stacks that the C library has allocated, threads on other stacks
+/// (the main thread's, and stacks that the program provides), and stacks for reuse.
 const LISTS: usize = 3;
 /// Size of a list's head: two pointers.
 const HEAD_BYTES: usize = 16;
-/// Time limit for ld.so's lock while threads stop; such a thread may hold the lock.
+/// Time limit for ld.so's lock while threads stop.
+///
+/// A thread that has already stopped may hold the lock.
 const STOPPING_TIMEOUT: Duration = Duration::from_millis(100);
 const STOPPED_TIMEOUT: Duration = Duration::from_secs(10);
 

@@ -270,7 +270,7 @@ impl Threads {
         }
     }
 
-    /// Sends the stop signal to the threads that were not sent it in this round.
+    /// Sends the stop signal to threads to which it was not sent in this round.
     ///
     /// Then waits until one thread that was sent the signal parks, or the poll interval ends.
     fn signal_and_poll(&self) -> Result<PollResult, StopError> {

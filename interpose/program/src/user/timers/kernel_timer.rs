@@ -141,7 +141,8 @@ pub fn read_all() -> Vec<Timer> {
 
 /// Sets timers that have expired since all threads stopped to expire after 1 ns.
 ///
-/// No thread has received their signals yet, so the signals must be repeated.
+/// Concerns timers that signal a thread other than the main thread. The thread has not received the
+/// signal yet, so the signal must be repeated.
 pub fn set_expired(timers: &mut [Timer], stopped: &[Timer]) {
     let was_running = |kind: TimerKind| {
         stopped

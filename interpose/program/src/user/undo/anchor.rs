@@ -22,7 +22,9 @@ pub struct Anchor {
 }
 
 impl Anchor {
-    /// Opens the directory of a path, which must be `expected` unless that is unknown.
+    /// Opens the directory of a path.
+    ///
+    /// The directory must be `expected`, unless `expected` is [`FileId::UNKNOWN`].
     ///
     /// [`Anchor::path`] leads to nothing if the directory does not exist.
     ///

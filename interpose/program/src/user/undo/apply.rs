@@ -206,7 +206,10 @@ impl RecreatedFiles {
         result
     }
 
-    /// Removes a file that the program has created, unless another file has its name.
+    /// Removes a file that the program has created.
+    ///
+    /// # Errors
+    /// Fails if another file has the name, unless no file of the program is expected there.
     fn remove_created(&self, path: &Path, outcome: Option<Outcome>) -> io::Result<()> {
         let Some(found) = found(path)? else {
             return Ok(());

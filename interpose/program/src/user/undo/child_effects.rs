@@ -284,8 +284,9 @@ impl ChildRecorder {
         if state.mode == ReplyMode::Recording && state.section != Epoch::NONE {
             self.follow(&mut state);
             if request.kind != effect::NAME_CREATED {
-                // A thread reports a created name before its next call, so an earlier thread with
-                // this number has been killed.
+                // A thread reports a created name before its next call. A name that is still
+                // awaited here is therefore that of an earlier thread with this number, which was
+                // killed.
                 self.recorder.forget_name_of(request.thread);
                 was_awaited = false;
             }

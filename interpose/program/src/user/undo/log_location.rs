@@ -184,7 +184,9 @@ impl LogLocation {
         fallback.is_some_and(|fallback| fallback != log && fallback.exists())
     }
 
-    /// Lists files of a process that failed while it rewrote its log or undid effects.
+    /// Lists rewritten logs, locks, and files that record effects of threads.
+    ///
+    /// A process that failed while it rewrote its log or undid effects has left the first two.
     fn partial_files(&self) -> Vec<PathBuf> {
         let mut all = Vec::new();
         for extension in [REWRITTEN, LOCK, THREADS] {
@@ -204,8 +206,8 @@ impl LogLocation {
 
     /// Removes the logs of ended processes.
     ///
-    /// Removes all logs if no process can roll back any more. A killed process holds the lock of
-    /// its log until the kernel has released its resources.
+    /// Removes all logs, even locked ones, if no process can roll back any more: a killed process
+    /// holds the lock of its log until the kernel has released the resources of the process.
     pub fn clean(&self, is_rollback_impossible: bool) {
         let logs = self
             .logs()

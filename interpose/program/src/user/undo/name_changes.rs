@@ -99,7 +99,8 @@ impl Recorder {
 
     /// True if rename(2) will fail, so that no record may be written.
     ///
-    /// A backup of the target would not be safe from the program's next calls.
+    /// The call then leaves the target in place. A backup would be a second name of the target, so
+    /// later writes of the program would change the backup, too.
     fn rename_fails(&self, source: &Metadata, to: &Path, target: Option<&Metadata>) -> bool {
         let is_on_other_device = to
             .parent()

@@ -4,8 +4,9 @@
 //! outcome is written when the file exists, and contains its identity. By the identity, the undo
 //! distinguishes a file that the program has created from a file that another process has created
 //! under the same name, and detects that a backup was moved, removed or exchanged. A record without
-//! an outcome is the last record of a process that failed during the call. The call had destroyed
-//! nothing, because the backup was not complete.
+//! an outcome is the last record of a process that failed during the call. Such a call has
+//! destroyed nothing: calls that destroy content are made after the outcome of their backup was
+//! recorded.
 
 use super::file_id::FileId;
 use std::fs::Metadata;

@@ -312,7 +312,7 @@ impl UndoLog {
         let last = self.records.len().saturating_sub(1);
         let keeps_outcome = |logged: &LoggedRecord| logged.first_outcome < last;
         if self.last().is_some_and(keeps_outcome) {
-            // Lines behind an incomplete line are not read.
+            // Removes an incomplete line at the end, because no line after it would be read.
             self.file.set_len(self.end)?;
             // Without space for the line, the record is removed in spite of the outcome, which only
             // the repetition of an interrupted undo needs.

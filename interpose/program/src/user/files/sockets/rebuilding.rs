@@ -1,9 +1,9 @@
 //! Creation of listeners and TCP connections with their addresses at the checkpoint.
 //!
 //! For a connection, a listener at the address of one end is needed: the program's own listener, or
-//! a temporary one. The other end is then connected from its former port. Addresses of closed
-//! connections that the kernel has not released yet are released first ([`super::time_wait`]).
-//! TCP_REPAIR would be simpler, but requires CAP_NET_ADMIN.
+//! a temporary one. The other end is then connected from its former port. Before that, addresses
+//! that closed connections still occupy are released ([`super::time_wait`]). TCP_REPAIR would be
+//! simpler, but requires CAP_NET_ADMIN.
 #![allow(unsafe_code)]
 
 use super::connecting::owned;
@@ -264,7 +264,7 @@ impl Rebuilder<'_> {
         Ok(())
     }
 
-    /// Creates an end of a connection with its content, whose other end is closed.
+    /// Creates an end, with its content, of a connection whose other end is closed.
     fn create_orphan(&self, socket: &Socket, address: &Endpoint) -> io::Result<OwnedFd> {
         let other = Socket {
             address: Some(address.clone()),

@@ -1,7 +1,7 @@
 //! Release of addresses of closed connections (TIME_WAIT, RFC 9293, 3.3.2).
 //!
 //! After a connection was closed, the kernel reserves the address of the end that was closed first
-//! for a minute. Here this process had both ends, so it can end that state earlier: it sends a
+//! for a minute. This process had both ends, so it can end the reservation earlier: it sends a
 //! connection request from the address of the other end. The kernel answers the request with an
 //! acknowledgement; the requester does not expect one and answers with a reset; the reset releases
 //! the address (RFC 1337).

@@ -66,7 +66,8 @@ fn any_call(random: &mut Random, top: &Path) -> FileCall {
 /// Writes to a random range of an open file.
 ///
 /// The write is recorded before it is made, as by the preload library. `grows` is false for a file
-/// that was open at a cut: other code truncates it to its size at the cut.
+/// that was open at a cut: not the undo but `user::files` truncates such a file to its size at the
+/// cut.
 fn write_within(
     file: &File,
     grows: bool,
