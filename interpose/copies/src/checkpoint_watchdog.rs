@@ -1,13 +1,13 @@
 //! The checkpoint watchdog: reports to the user that no checkpoint was possible for long.
 //!
-//! A cut point is a collective over all workers, and a program may have phases without any. A
-//! failure would then cost the whole phase. Unless UNDERSTUDY_ANYWHERE=0, a cut at any
+//! A cut point is a collective over all workers, and a program may have long phases without such a
+//! collective. A failure would then cost the whole phase. Unless UNDERSTUDY_ANYWHERE=0, a cut at any
 //! communication call is requested after `INTERVALS_BEFORE_REQUEST` intervals ([`work_flags`]).
 //! After `INTERVALS_BEFORE_REPORT` intervals without a cut, one process of the node reports its
 //! position.
 //!
-//! A thread polls the clock, so that MPI calls cost nothing; the thread never calls MPI. The
-//! position of the program follows from the frame of its last call, which stays on the runtime's
+//! A thread polls the clock, so that the watchdog does not slow MPI calls down; the thread never
+//! calls MPI. The position of the program follows from the frame of its last call, which stays on the runtime's
 //! stack ([`arch`]). The frame is read through `/proc/self/mem`, since the program runs meanwhile.
 
 use crate::Runtime;
@@ -67,7 +67,7 @@ fn phase() -> MutexGuard<'static, Option<PhaseWithoutCut>> {
 
 /// Starts a phase after a cut, in which this process is `worker`.
 ///
-/// A cut at any call is requested sooner if the last cut was not at a candidate.
+/// A cut at any call is requested sooner if the last cut was not at a collective cut point.
 pub fn begin(rt: &Runtime, epoch: Epoch, worker: Worker, process: ProcessNumber) {
     static START: Once = Once::new();
     if !matches!(
@@ -330,8 +330,8 @@ impl std::fmt::Display for CallPlace {
         };
         write!(out, "its last MPI call is {}", procedure.name())?;
         match address_names::names(&[self.address]).first() {
-            // An address outside of all files has no name. After the return of the call, a name on
-            // the stack (`[stack]`) is not that of a return address.
+            // An address outside of all mapped files gets no name. A name in `[stack]` is not that
+            // of a return address: the call has returned, and its place on the stack was reused.
             Some(name) if name.ends_with(')') && !name.ends_with("])") => write!(out, " at {name}"),
             _ => Ok(()),
         }

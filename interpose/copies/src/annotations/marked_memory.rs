@@ -40,7 +40,7 @@ pub struct FunctionRegion {
     pub place: u64,
 }
 
-/// Annotations that are saved with a cut, because they belong to the program's time line.
+/// Annotations that are saved with a cut, because a rollback must restore them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct SavedAnnotations {
     /// Memory that is never saved (sorted).

@@ -166,8 +166,8 @@ fn commit_pending(rt: &Runtime, keep: &mut Replicas) -> Option<(Epoch, Instant)>
     keep.own.image.elide(&remains.elided, &mut keep.store);
     return_unused(rt, keep, used);
     events::set_epoch(epoch);
-    // The logs of the epoch before stay: if this rank dies now, other workers may not have
-    // committed the new epoch, and return to the one before.
+    // The undo logs since the previous epoch stay: if this rank dies now, other workers may not
+    // have committed the new epoch, and all workers then return to the previous one.
     let before = Epoch(epoch.0.saturating_sub(1));
     user::forget_before(
         rt,

@@ -37,7 +37,7 @@ pub struct SavedState {
     pub user: user::ProgramState,
 }
 
-/// Borrowed form of [`SavedState`]; the fields of both have one order.
+/// Borrowed form of [`SavedState`], whose order of fields it must have.
 #[derive(bincode::Encode)]
 struct BorrowedState<'a> {
     magic: u32,

@@ -61,7 +61,8 @@ pub fn watch(rt: &Runtime, copies: ArenaFiles) {
 
 /// Runs the polling thread while the job is protected.
 fn poll(allocating: u64) {
-    // Files of proc(5) would otherwise use numbers of the program's next files.
+    // Otherwise the descriptors of files of proc(5) would take the numbers that the program's next
+    // files must get.
     system_calls::separate_descriptors();
     let mut ample = u64::MAX;
     while role::is_protected() {

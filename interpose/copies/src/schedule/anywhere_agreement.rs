@@ -13,7 +13,7 @@ pub struct AnywhereAgreement {
     pub waits_until: Option<Instant>,
     /// Number of later entries of collectives that may wait as long for this vote.
     pub further_waits: u32,
-    /// Time of this worker's second vote, from which the worker may be stopped.
+    /// Time of this worker's second vote; the worker may have been stopped since.
     pub stood_since: Option<Instant>,
 }
 
