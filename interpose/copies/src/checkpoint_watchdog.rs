@@ -1,14 +1,15 @@
 //! The checkpoint watchdog: reports to the user that no checkpoint was possible for long.
 //!
 //! A cut point is a collective over all workers, and a program may have long phases without such a
-//! collective. A failure would then cost the whole phase. Unless UNDERSTUDY_ANYWHERE=0, a cut at any
-//! communication call is requested after `INTERVALS_BEFORE_REQUEST` intervals ([`work_flags`]).
+//! collective. A failure would then cost the whole phase. Unless UNDERSTUDY_ANYWHERE=0, a cut at
+//! any communication call is requested after `INTERVALS_BEFORE_REQUEST` intervals ([`work_flags`]).
 //! After `INTERVALS_BEFORE_REPORT` intervals without a cut, one process of the node reports its
 //! position.
 //!
 //! A thread polls the clock, so that the watchdog does not slow MPI calls down; the thread never
-//! calls MPI. The position of the program follows from the frame of its last call, which stays on the runtime's
-//! stack ([`arch`]). The frame is read through `/proc/self/mem`, since the program runs meanwhile.
+//! calls MPI. The position of the program follows from the frame of its last call, which stays on
+//! the runtime's stack ([`arch`]). The frame is read through `/proc/self/mem`, since the program
+//! runs meanwhile.
 
 use crate::Runtime;
 use crate::generated::{COLLECTIVE, Proc};

@@ -3,8 +3,8 @@
 //!
 //! After a load the functions are called in every process: replacements need the content, and the
 //! other processes would wait for the replacements in any case. The functions run before the
-//! recovery repeats messages and makes windows again, which may access the memory. With UNDERSTUDY_POISON=1 the functions are also called at
-//! every cut, and their results are compared.
+//! recovery repeats messages and makes windows again, which may access the memory. With
+//! UNDERSTUDY_POISON=1 the functions are also called at every cut, and their results are compared.
 #![allow(unsafe_code)]
 
 use crate::Runtime;

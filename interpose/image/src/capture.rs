@@ -50,7 +50,8 @@ pub struct OmittedPages {
 pub struct CaptureOptions<'a> {
     /// Pages whose content is not needed.
     pub omitted: &'a [PageRun],
-    /// Pages whose copies are freed earlier than the others, so that they get separate extents.
+    /// Pages whose copies get extents of their own, because they are freed earlier than other
+    /// copies.
     pub short_lived: &'a [PageRun],
 }
 

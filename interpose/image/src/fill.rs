@@ -191,14 +191,16 @@ impl FillWork<'_> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// True if first touch costs this thread much more than the other.
+    /// True if first touch costs this thread much more than the other thread.
     fn is_slow(&self, thread: usize) -> bool {
         let [own, other] =
             [thread, 1 - thread].map(|thread| self.touch_ns[thread].load(Ordering::Relaxed));
         other > 0 && own > MAX_AVAILABLE_TOUCH_NS.max(4 * other)
     }
 
-    /// Makes at least [`MIN_PREFAULT_PAGES`] pages present and records the cost.
+    /// Makes pages present and records the cost.
+    ///
+    /// Does nothing for fewer than [`MIN_PREFAULT_PAGES`] pages.
     fn touch(&self, pages: PageRun, thread: usize) {
         if pages.pages < MIN_PREFAULT_PAGES {
             return;

@@ -31,8 +31,9 @@ impl Preparation {
     /// Makes memory present for the pages that the program has probably changed.
     ///
     /// The number of page faults estimates the number of changed pages: the first write to a page
-    /// after a capture is a page fault, because the page is write-protected or new. `known` is the number of pages of the last checkpoint. Only the first call
-    /// for each checkpoint does something.
+    /// after a capture is a page fault, because the page is write-protected or new. `known` is the
+    /// number of pages of the last checkpoint. Only the first call for each checkpoint does
+    /// something.
     pub(super) fn prepare(&mut self, rt: &Runtime, next: Epoch, known: u64, store: &mut PageStore) {
         if self.epoch == Some(next) {
             return;
