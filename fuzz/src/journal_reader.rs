@@ -14,7 +14,7 @@ pub fn max_allocation(length: usize) -> usize {
     (1 << 20) + (32 << 10) * length
 }
 
-/// Limit of calls that are read, because a short file can repeat a call very often.
+/// Limit of calls that are read, because short files can repeat calls very often.
 const MAX_CALLS: usize = 10_000;
 
 /// Reads all bytes but the first as a set-up log.

@@ -13,7 +13,7 @@ pub fn max_allocation(length: usize) -> usize {
 
 /// Reads each line as the value of a setting, which its first byte selects.
 ///
-/// If several lines select a setting, the last one counts.
+/// The last line counts if several lines select a setting.
 pub fn drive(bytes: &[u8]) {
     let mut values = vec![None; SETTINGS.len()];
     for line in bytes.split(|&byte| byte == b'\n') {

@@ -50,8 +50,7 @@ pub struct OmittedPages {
 pub struct CaptureOptions<'a> {
     /// Pages whose content is not needed.
     pub omitted: &'a [PageRun],
-    /// Pages whose copies get extents of their own, because they are freed earlier than other
-    /// copies.
+    /// Pages whose copies get separate extents, because these copies are freed early.
     pub short_lived: &'a [PageRun],
 }
 

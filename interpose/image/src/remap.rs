@@ -41,7 +41,7 @@ pub enum LayoutError {
     #[error(
         "{}", message::mapped_file_replaced(.path))]
     Replaced { path: String },
-    /// The mapping of a file without a name was lost, and no image has its content.
+    /// The mapping of an unnamed file was lost, and no image has its content.
     #[error(
         "{}", message::removed_file_too_large(.range))]
     Removed { range: AddrRange },

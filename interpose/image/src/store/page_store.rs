@@ -25,7 +25,7 @@ const MAX_FRAGMENTS: usize = 8;
 #[derive(Debug)]
 pub struct PageStore {
     arena: Arena,
-    /// End of the highest slot that is not free; all extents of the free list lie below.
+    /// End of the highest slot that is not free; all free extents lie below.
     top: u64,
     /// Number of used slots.
     live: u64,

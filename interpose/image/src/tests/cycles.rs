@@ -1,4 +1,4 @@
-//! Capture, change and restore of memory, for one kind of change at a time, with both trackers.
+//! Capture, change and restore of memory with both trackers, for each kind of change.
 
 #![allow(unsafe_code)]
 
@@ -359,7 +359,7 @@ fn an_abandoned_delta_is_in_the_next_one_and_in_a_rollback() {
     });
 }
 
-/// A capture write-protects omitted pages and is abandoned; a rollback restores the pages.
+/// Omitted pages that an abandoned capture has write-protected are restored by a rollback.
 #[test]
 fn what_an_abandoned_delta_left_out_is_put_back() {
     with_each(|choice| {
