@@ -1,9 +1,10 @@
 //! Maximum over all workers, in rounds of messages.
 //!
-//! A worker sends its current maximum in each round to the workers at 1, 2 and 3 times a power of
-//! four above it, and receives from those equally far below. After the last round the numbers of
-//! all workers have reached every worker, directly or indirectly (dissemination: Hensgen, Finkel,
-//! Manber 1988). A number that arrives repeatedly does not change a maximum.
+//! The rounds are numbered from 0. During round r, each worker sends its current maximum to the
+//! workers whose numbers are higher by 4ʳ, 2 · 4ʳ and 3 · 4ʳ (modulo the number of workers), and
+//! receives from the workers equally far below. After the last round the numbers of all workers
+//! have reached every worker, directly or indirectly (dissemination: Hensgen, Finkel, Manber 1988).
+//! A number that arrives repeatedly does not change a maximum.
 //!
 //! The module computes the destinations and the numbers; it sends no messages.
 

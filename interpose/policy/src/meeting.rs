@@ -5,9 +5,9 @@
 //!                       if any process has asked            if memory does not suffice
 //! ```
 //!
-//! Every process has the reports of all, and each further exchange is collective. So all processes
-//! that finish a meeting have equal results. A failure meanwhile ends the meeting: the next attempt
-//! begins another one.
+//! Every process has the reports of all processes, and each further exchange is collective. So all
+//! processes that finish a meeting have equal results. A failure meanwhile ends the meeting: the
+//! next attempt begins another one.
 
 use crate::plan_input::PlanInput;
 use crate::process_report::ProcessReport;

@@ -11,7 +11,7 @@ use understudy_numbers::Worker;
 pub struct MemoryClaim {
     /// Maximum number of pages that the worker captures.
     pub captured: u64,
-    /// Number of pages that the owner of the limit has left.
+    /// Number of pages that are free under the limit.
     pub free: u64,
     /// Inode of the control group with the limit; 0 for the node.
     pub owner: u64,

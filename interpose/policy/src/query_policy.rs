@@ -45,7 +45,8 @@ impl QueryHistory {
             SharedPages::Always if pages > 0 => PageQueryKind::All,
             SharedPages::Auto if pages < MIN_QUERIED_PAGES => PageQueryKind::Nothing,
             SharedPages::Auto if self.is_worthwhile => PageQueryKind::All,
-            // Data that is set up once is in one checkpoint, with more pages than earlier ones.
+            // Data that is set up once is in one checkpoint, which has more pages than earlier
+            // checkpoints. So a much longer checkpoint than the last queried one is sampled, too.
             SharedPages::Auto if epoch >= self.next_query || pages > 2 * self.pages => {
                 PageQueryKind::Sample
             }

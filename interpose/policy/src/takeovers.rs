@@ -12,7 +12,7 @@ pub struct Takeover {
     pub process: ProcessNumber,
     /// True if the process already has the worker's own replica.
     pub has_own: bool,
-    /// Layers (1 << layer) in which it already has the replica that the worker stored.
+    /// Layers (`1 << layer`) in which the process already has the replica that the worker stored.
     pub layers: u64,
 }
 
@@ -30,7 +30,7 @@ impl Takeovers {
     /// is not free. Without an epoch, replicas in joining processes do not count.
     ///
     /// # Panics
-    /// Panics if fewer processes join than workers are dead; the leader has enough started.
+    /// Panics if fewer processes join than workers are dead; the leader starts enough processes.
     pub fn assign(input: &PlanInput, dead: &[Worker], epoch: Option<Epoch>) -> Takeovers {
         let joining = input.joining();
         assert!(
