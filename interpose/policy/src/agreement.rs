@@ -9,8 +9,8 @@
 //!                     └────────► over ◄──────┴───────────────────────┘
 //! ```
 //!
-//! The agreement consists of three votes ([`AgreementVotes`], [`crate::max_reduction`]). A vote
-//! ends when all workers have voted.
+//! The agreement consists of three votes ([`AgreementVotes`], [`crate::max_reduction`]), which the
+//! diagram calls gathering, standing and confirming. A vote ends when all workers have voted.
 //!
 //! - After its first vote, a worker polls at each communication call and never blocks without
 //!   polling. So a worker that has seen the end of the first vote may stand still: workers that

@@ -3,8 +3,8 @@
 //! A candidate is a collective cut point: a call that all workers pass in one order, such as a
 //! collective over all workers. With an interval in calls, every n-th candidate is a cut. With an
 //! interval in time, the workers vote: a vote starts at one decision and is evaluated at the next,
-//! a fixed number of candidates later (the *stride*). So all workers evaluate the same vote at the
-//! same candidate, and rarely wait for it.
+//! a number of candidates later that is equal for all workers (the *stride*). So all workers
+//! evaluate the same vote at the same candidate, and rarely wait for its result.
 
 use crate::max_reduction::Numbers;
 use crate::pace::Terms;

@@ -167,9 +167,13 @@ impl JointVote {
 /// Sums over all workers, modulo 2⁶⁴.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CutSums {
-    /// Shares of the started collectives; 0 if all members have started equal ones.
+    /// Sum of the workers' shares of started collectives.
+    ///
+    /// Zero if all members of each communicator have started the same collectives.
     pub started: u64,
-    /// Shares of the freed communicators; 0 if no worker uses any of them.
+    /// Sum of the workers' shares of freed communicators.
+    ///
+    /// Zero if no member needs any of these communicators.
     pub freed: u64,
 }
 

@@ -145,7 +145,8 @@ fn commit_pending(rt: &Runtime, keep: &mut Replicas) -> Option<(Epoch, Instant)>
         persistent.commit(&mut keep.store);
     }
     let remains = pending.finish(&mut keep.store, &keep.helper);
-    // Changes for other workers, changes from them, and the resulting parity.
+    // With parity, an epoch uses memory for the changes to send, for the received changes, and for
+    // the resulting parity.
     let used = 3 * remains.delta.page_count();
     if keep
         .own

@@ -69,7 +69,7 @@ impl PageQueries {
         }
     }
 
-    /// True if all pages of a layer may be sent without a query.
+    /// True if no query about this layer is due or unanswered.
     pub fn is_over(&self, layer: usize) -> bool {
         self.layers
             .get(layer)

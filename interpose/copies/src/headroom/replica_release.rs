@@ -4,8 +4,8 @@
 //! and a program may allocate memory for long between two MPI calls. So the thread frees the pages
 //! of replicas at any moment, without a lock. This is safe, since it only damages replicas: freed
 //! pages read as zeros, and every page of a replica is verified with its checksum before its use.
-//! Checksums computed after the damage would hide it. So the flag is set first, and code that
-//! computes checksums reads the flag afterwards ([`is_memory_released`]).
+//! Checksums computed after the damage would hide it. So a flag is set before pages are freed, and
+//! code that computes checksums reads the flag after the computation ([`is_memory_released`]).
 
 use super::reserve::{allocating_workers, budget, reserve};
 use crate::{role, system_calls};
