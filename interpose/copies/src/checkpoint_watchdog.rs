@@ -111,15 +111,16 @@ pub fn record_postponed_cut(is_connected: bool) {
     if let Some(phase) = &mut *phase() {
         phase.postponed_cuts += 1;
         phase.is_connected |= is_connected;
-        // A worker that was behind in a collective will leave it soon.
+        // The reason may be a worker that is still inside of a collective, which the worker leaves
+        // soon. So the next request follows early.
         phase.request_at =
             Instant::now() + phase.interval / 4 * (1 << phase.postponed_cuts.min(MAX_DOUBLINGS));
     }
 }
 
-/// Restarts the time after a cut that a worker has refused.
+/// Restarts the time without a cut, because a worker has refused a cut.
 ///
-/// Another message reports refusals.
+/// The user is notified of refusals by another message.
 pub fn restart_after_refusal(at_candidate: bool) {
     if let Some(phase) = &mut *phase() {
         phase.began = Instant::now();

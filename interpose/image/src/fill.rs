@@ -31,7 +31,7 @@ const BATCH_PAGES: u64 = 64;
 const MIN_PREFAULT_PAGES: u64 = 8;
 /// First-touch time of a page, in nanoseconds, above which the page counts as not available.
 ///
-/// An available page takes 0.4 us, one that a host has to provide 9 us.
+/// An available page takes 0.4 us, and a page that a host has to provide takes 9 us.
 const MAX_AVAILABLE_TOUCH_NS: u64 = 2000;
 /// Maximum number of pieces made present ahead of the thread that fills them.
 const MAX_PIECES_AHEAD: usize = 4;

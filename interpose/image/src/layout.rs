@@ -61,7 +61,9 @@ pub enum Backing {
     Anonymous,
     /// The brk heap: private anonymous memory whose end the kernel maintains.
     Heap,
-    /// Stack of the initial thread: not tracked or mapped; only its live part is content.
+    /// Stack of the initial thread, which is neither tracked nor mapped again.
+    ///
+    /// Only the live part of the stack is content.
     Stack,
     /// Shared memory without a file to open again (anonymous, memfd, System V, removed file).
     SharedMemory {

@@ -25,7 +25,7 @@ fn distances(round: u32, workers: u32) -> impl Iterator<Item = u32> {
         .map(|distance| distance as u32)
 }
 
-/// Returns the worker at a distance above another, modulo the number of workers.
+/// Returns the worker at a distance above another worker, modulo the number of workers.
 fn above(worker: Worker, distance: u32, workers: u32) -> Worker {
     Worker(((u64::from(worker.0) + u64::from(distance)) % u64::from(workers)) as u32)
 }
@@ -74,7 +74,7 @@ impl MaxReduction {
         self.maxima
     }
 
-    /// Returns the workers to which this one sends in a round.
+    /// Returns the workers to which this worker sends in a round.
     ///
     /// Empty after the last round.
     pub fn destinations(&self, round: u32) -> impl Iterator<Item = Worker> + use<> {
@@ -82,7 +82,7 @@ impl MaxReduction {
         distances(round, workers).map(move |distance| above(me, distance, workers))
     }
 
-    /// Returns the workers from which this one receives in a round.
+    /// Returns the workers from which this worker receives in a round.
     ///
     /// Empty after the last round.
     pub fn sources(&self, round: u32) -> impl Iterator<Item = Worker> + use<> {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   reports of all ─► spares named by a daemon ─► plan ─► checkpoint on disk ─► causes of deaths
-//!                       if any process has asked            if memory does not suffice
+//!                       if any process has asked            if replicas in memory are lost
 //! ```
 //!
 //! Every process has the reports of all processes, and each further exchange is collective. So all

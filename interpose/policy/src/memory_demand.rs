@@ -119,7 +119,7 @@ fn needed(redundancy: &Redundancy, worker: Worker, claims: &[MemoryClaim]) -> u6
     let stored: u64 = redundancy.owners_at(worker).map(captured).sum();
     match redundancy.is_parity() {
         false => own + stored,
-        // Changes that are sent, changes that are received, and the resulting parity.
+        // With parity: changes to send, received changes, and the resulting parity.
         true => 2 * own + 2 * stored / redundancy.layers(worker).max(1) as u64,
     }
 }

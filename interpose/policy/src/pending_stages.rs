@@ -7,9 +7,9 @@
 //!
 //! A worker votes for the commit once its replicas are complete: its own replica, and those that it
 //! stores for others. Before the vote, the worker records its replicas in the persistent replica
-//! store, if the process has one. So when any
-//! worker sees the end of the vote, complete replicas of every worker exist, and the checkpoint can
-//! be restored whichever process fails. Until then, the previous checkpoint stays intact.
+//! store, if the process has one. So when any worker sees the end of the vote, complete replicas of
+//! every worker exist, and the checkpoint can be restored whichever process fails. Until then, the
+//! previous checkpoint stays intact.
 
 /// Condition for which a worker waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

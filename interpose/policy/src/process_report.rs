@@ -39,8 +39,8 @@ pub struct DamagedReplica {
 
 /// Replicas of an epoch in a joining process, equivalent to those of a worker.
 ///
-/// The process has received them in an attempt to take over that was ended by another failure, or a
-/// dead process has left them to it.
+/// The process has received the replicas in an attempt to take over that was ended by another
+/// failure, or a dead process has left the replicas to this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
 pub struct KeptReplicas {
     /// Worker whose replacement the process was to be.

@@ -3,7 +3,7 @@
 use understudy_numbers::Epoch;
 use understudy_settings::SharedPages;
 
-/// Minimum number of pages (1 MiB) for which a query is faster than sending them.
+/// Minimum number of pages (1 MiB) for which a query is faster than a transfer.
 pub const MIN_QUERIED_PAGES: u64 = 256;
 /// Number of epochs between two samples.
 const EPOCHS_PER_SAMPLE: u64 = 16;
@@ -33,7 +33,7 @@ pub struct QueryHistory {
 }
 
 impl QueryHistory {
-    /// True if the buddy had enough pages for a query about all of them.
+    /// True if the buddy had enough pages for a query about all pages.
     pub fn is_worthwhile(&self) -> bool {
         self.is_worthwhile
     }

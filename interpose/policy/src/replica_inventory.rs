@@ -2,8 +2,7 @@
 //!
 //! The module describes replicas and stores none. A worker that has run since the last recovery is
 //! described by its committed and its pending checkpoint alone. The inventory describes the other
-//! cases: replicas in a process that has not taken over yet, and
-//! replicas that were found damaged.
+//! cases: replicas in a process that has not taken over yet, and replicas that were found damaged.
 
 use crate::process_report::{DamagedReplica, KeptReplicas};
 use understudy_numbers::{Epoch, ProcessNumber, Worker};
@@ -90,7 +89,7 @@ impl ReplicaInventory {
 
     /// Records that the own replica of this process was found damaged.
     ///
-    /// Replicas of others that it stores stay usable.
+    /// Replicas of other workers in this process stay usable.
     pub fn drop_own(&mut self) {
         if let Some(kept) = &mut self.kept {
             kept.has_own = false;

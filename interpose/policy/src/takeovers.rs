@@ -26,8 +26,8 @@ impl Takeovers {
     /// Assigns a joining process to each dead worker; `dead` are in ascending order.
     ///
     /// First choice is a process that has the worker's replicas of this epoch already, then a free
-    /// one named by a hint, then the first free one. A process with the replicas of a dead worker
-    /// is not free. Without an epoch, replicas in joining processes do not count.
+    /// process named by a hint, then the first free process. A process with the replicas of a dead
+    /// worker is not free. Without an epoch, replicas in joining processes do not count.
     ///
     /// # Panics
     /// Panics if fewer processes join than workers are dead; the leader starts enough processes.

@@ -11,7 +11,7 @@ use understudy_image::pages::{self, AddrRange, PageRun};
 pub struct AnnotationState {
     /// Annotations of the program.
     pub(super) marks: StateCell<AllAnnotations>,
-    /// True if a function has not undone its changes.
+    /// True after a function has failed to undo the program's changes.
     pub(super) is_distrusted: Cell<bool>,
     /// Names of places in the program, cached because finding them is slow.
     pub(super) names: StateCell<BTreeMap<u64, String>>,

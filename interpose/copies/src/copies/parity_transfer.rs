@@ -151,7 +151,7 @@ pub struct Folding {
 impl Folding {
     /// Allocates memory for the result; the computation is added to `combine`.
     ///
-    /// `payloads` are those of the layers.
+    /// `payloads` has one entry for each layer.
     ///
     /// # Errors
     /// Fails if the page store has no room for the result.

@@ -37,7 +37,7 @@ pub struct SavedState {
     pub user: user::ProgramState,
 }
 
-/// Borrowed form of [`SavedState`], whose order of fields it must have.
+/// Borrowed form of [`SavedState`], with the fields in the order of that type.
 #[derive(bincode::Encode)]
 struct BorrowedState<'a> {
     magic: u32,

@@ -3,7 +3,7 @@
 //! A transfer begins with a *head*, one message of at most [`HEAD_BYTES`], for which the receiver
 //! has room. The head contains the lengths and checksums of header and state. It also contains
 //! header and state if both fit; otherwise they follow in separate messages. Then the pages and
-//! their checksums are sent. The checksums may still be in computation when the pages are sent.
+//! their checksums are sent. The checksums may be computed while the pages are sent.
 //!
 //! Before the transfer, the sender can query which of the pages the receiver has itself. The query
 //! is sent as a head of its own, and after the answer the receiver waits for the next head.

@@ -1,6 +1,7 @@
 //! Files of a replay, which are files in memory (memfd_create(2)).
 //!
-//! Files that the program reads have their recorded contents. Files that it creates are empty.
+//! Files that the program reads have their recorded contents. Files that the program creates are
+//! empty.
 //!
 //! A *key* identifies a call: the system call's number with the arguments that determine its
 //! outcome. The *name* of a file is the key of its open(2) without the flags. A file that the
