@@ -1,4 +1,4 @@
-//! Messages on the lines of a job.
+//! Messages on the sockets between ranks, guardians and node managers of a job.
 #![no_main]
 
 use understudy_fuzz::{line_messages, recording_allocator};

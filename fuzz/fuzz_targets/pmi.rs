@@ -1,4 +1,4 @@
-//! Servers of PMI-1 on two nodes under ranks that send anything.
+//! Servers of PMI-1 on two nodes, with ranks that send arbitrary bytes.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| understudy_pmi::hostile::drive(bytes));

@@ -1,4 +1,4 @@
-//! Settings, faults, warnings and addresses.
+//! Settings, fault points, warnings of failures, and addresses of daemons.
 #![no_main]
 
 use understudy_fuzz::{recording_allocator, settings_text};

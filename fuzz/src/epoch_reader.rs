@@ -1,16 +1,18 @@
-//! The reader of checkpoints on disk under any bytes.
+//! The reader of checkpoints on disk, fed with arbitrary bytes.
 
 use super::sums;
 use understudy_formats::epochs::epoch_format::{Decoder, Encoder, EpochError, SECTION_PAGES};
 use understudy_formats::pages::PAGE_SIZE;
 
-/// Largest permitted allocation for a short file: buffers of a section, whatever the file claims.
+/// Largest permitted allocation in bytes for a short file: the buffers of a section.
+///
+/// Lengths that the file claims must not increase an allocation.
 pub const MAX_ALLOCATION: usize = 4 << 20;
 
 /// Reads all bytes but the first as a checkpoint file.
 ///
-/// The first byte decides if checksums are corrected. A file that can be read completely must have
-/// an equal head and state after it was written again.
+/// The first byte determines whether checksums are corrected. If a file can be read completely, its
+/// head and its state must not change when they are written and read again.
 pub fn drive(bytes: &[u8]) {
     let Some((&how, bytes)) = bytes.split_first() else {
         return;
@@ -19,7 +21,8 @@ pub fn drive(bytes: &[u8]) {
     if how & 0x80 == 0 {
         sums::epoch(&mut file);
     }
-    // A file that claims only zero pages may claim very many.
+    // Pages of zeros take no room in the file, so a short file can claim very many pages. A file
+    // that claims more pages than this limit is not read to its end.
     let _ = read(&file, (file.len() + 1) * SECTION_PAGES);
 }
 

@@ -1,4 +1,4 @@
-//! The reader of event files, the follower, and the report, under any bytes.
+//! Reader and follower of event files, and the report, fed with arbitrary bytes.
 //!
 //! The follower reads files while they are written.
 
@@ -14,8 +14,8 @@ pub const MAX_ALLOCATION: usize = 16 * understudy_formats::events::MAX_PAYLOAD;
 
 /// Reads all bytes but the first two as event files.
 ///
-/// The first byte determines the number of ranks, and if checksums are corrected. The second byte
-/// determines where the follower first finds the end of the file.
+/// The first byte determines the number of ranks, and whether checksums are corrected. The second
+/// byte determines where the follower first finds the end of the file.
 pub fn drive(bytes: &[u8]) {
     let [how, cut, bytes @ ..] = bytes else {
         return;
@@ -35,7 +35,7 @@ pub fn drive(bytes: &[u8]) {
 
 /// Checks that the follower returns the records and the damage that the reader returns.
 ///
-/// Also checks that each record is equal after it was written and read again.
+/// Also checks that no record changes when it is written and read again.
 fn check_follower(path: &Path, file: &[u8], cut: usize) {
     let (read, damage) = read(file);
     for record in &read {

@@ -1,4 +1,4 @@
-//! The reader of set-up logs under any bytes.
+//! The reader of set-up logs, fed with arbitrary bytes.
 
 #[allow(dead_code)]
 #[path = "../../interpose/journal/src/journal/format.rs"]
@@ -14,13 +14,13 @@ pub fn max_allocation(length: usize) -> usize {
     (1 << 20) + (32 << 10) * length
 }
 
-/// Limit of calls that are read: a short file can repeat a call very often.
+/// Limit of calls that are read, because short files can repeat calls very often.
 const MAX_CALLS: usize = 10_000;
 
 /// Reads all bytes but the first as a set-up log.
 ///
-/// The first byte decides if the checksum is corrected, and if the content is compressed here. The
-/// records of a log must be equal after they were written and read again.
+/// The first byte determines whether the checksum is corrected, and whether the bytes are
+/// compressed first. The records of a log must not change when they are written and read again.
 pub fn drive(bytes: &[u8]) {
     let Some((&how, content)) = bytes.split_first() else {
         return;

@@ -1,4 +1,4 @@
-//! Messages between ranks, guardians and managers under any bytes.
+//! Messages between ranks, guardians and node managers, from arbitrary bytes.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
@@ -13,7 +13,7 @@ pub const MAX_ALLOCATION: usize = 4 << 20;
 
 /// Sends the bytes as a message of each type.
 ///
-/// A decoded message must be equal after it was sent again.
+/// A decoded message must not change when it is sent again.
 pub fn drive(bytes: &[u8]) {
     receive::<Hello>(bytes);
     receive::<ToManager>(bytes);

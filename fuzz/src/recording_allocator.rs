@@ -1,6 +1,6 @@
 //! An allocator that records the largest allocation.
 //!
-//! No code may allocate a size that bytes only claim.
+//! A decoder must not allocate memory only because unverified bytes claim a length.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};

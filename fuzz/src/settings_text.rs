@@ -1,4 +1,4 @@
-//! Settings and other texts of users under any text.
+//! Settings and other texts that users write, replaced by arbitrary text.
 
 use std::time::Duration;
 use understudy_formats::duration::parse_duration;
@@ -6,14 +6,14 @@ use understudy_formats::warning::FailureWarning;
 use understudy_settings::{Config, Interval, JournalLimit, SETTINGS, fault, unknown};
 use understudy_wire::client::DaemonAddress;
 
-/// Largest permitted allocation for texts of this length: messages repeat them.
+/// Largest permitted allocation for texts of this length, which messages may repeat.
 pub fn max_allocation(length: usize) -> usize {
     (64 << 10) + 16 * length
 }
 
 /// Reads each line as the value of a setting, which its first byte selects.
 ///
-/// A later line replaces an earlier one of an equal setting.
+/// The last line counts if several lines select a setting.
 pub fn drive(bytes: &[u8]) {
     let mut values = vec![None; SETTINGS.len()];
     for line in bytes.split(|&byte| byte == b'\n') {

@@ -10,7 +10,7 @@ fn word(bytes: &[u8], at: usize) -> usize {
     u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]) as usize
 }
 
-/// Corrects successive frames of ckptd's wire; lengths are kept below 4096.
+/// Corrects successive frames of the daemon's protocol; lengths are kept below 4096.
 pub fn wire(bytes: &mut [u8]) {
     let mut rest = bytes;
     while rest.len() >= 16 {
@@ -55,7 +55,7 @@ pub fn epoch(bytes: &mut [u8]) {
     let length = (word(bytes, 12) % 65536).min(bytes.len() - 24);
     bytes[12..16].copy_from_slice(&(length as u32).to_le_bytes());
     let end = seal(bytes, 0, 16 + length, 0);
-    // The rest of the file depends on the head.
+    // The positions of all further checksums depend on the head.
     let limited = standard().with_limit::<{ 1 << 20 }>();
     let Ok((head, _)) =
         bincode::decode_from_slice::<EpochHead, _>(&bytes[16..16 + length], limited)

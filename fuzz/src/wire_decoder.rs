@@ -1,10 +1,10 @@
-//! The decoder of ckptd's wire under any bytes.
+//! The decoder of the daemon's messages, fed with arbitrary bytes.
 
 use understudy_wire::{Answer, Decoder, HEAD_BYTES, MAX_PAYLOAD, Request, encode};
 
 /// Feeds all bytes but the first in pieces whose length the first byte defines.
 ///
-/// A decoded message must be equal after encoding and decoding.
+/// A decoded message must not change when it is encoded and decoded again.
 pub fn drive(bytes: &[u8]) {
     let Some((&piece, bytes)) = bytes.split_first() else {
         return;

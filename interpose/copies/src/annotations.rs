@@ -94,9 +94,9 @@ pub fn omitted_pages(rt: &Runtime, at_point: bool) -> Vec<PageRun> {
     }
 }
 
-/// Returns the annotations that lead to [`omitted_pages`], and expired annotations.
+/// Returns the annotations that apply to a cut, and the annotations that have expired.
 ///
-/// Expired annotations are those that have expired since the last call of this function.
+/// The second list contains the annotations that have expired since the last call of this function.
 pub fn at_cut(rt: &Runtime, at_point: bool) -> (Vec<Annotation>, Vec<Annotation>) {
     rt.marks.marks.borrow_mut().at_cut(at_point)
 }
@@ -111,9 +111,9 @@ pub fn place_name(rt: &Runtime, place: u64, find: impl FnOnce() -> String) -> St
         .clone()
 }
 
-/// Records the passage of a point, at which all discarded memory expires.
+/// Records the passage of a point, at which all annotations of discarded memory expire.
 ///
-/// Discarded memory is needed again as soon as it has been written.
+/// After the point, the program may write the memory and need the new content.
 #[inline]
 pub fn pass_point(rt: &Runtime) {
     let mut marks = rt.marks.marks.borrow_mut();
@@ -133,8 +133,8 @@ fn expire(forgotten: &mut AnnotationList, discarded: &[Annotation]) {
             .iter()
             .flat_map(|mark| whole_pages(mark.memory))
             .for_each(|run| {
-                // SAFETY: the program has discarded the content of its memory, which it may have
-                // unmapped since.
+                // SAFETY: the program has discarded the content of this memory. Pages that the
+                // program has unmapped since are skipped.
                 unsafe { process_memory::fill_own_memory(run.range(), POISON) };
             });
     }

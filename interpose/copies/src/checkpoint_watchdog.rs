@@ -1,14 +1,15 @@
 //! The checkpoint watchdog: reports to the user that no checkpoint was possible for long.
 //!
-//! A cut point is a collective over all workers, and a program may have phases without any. A
-//! failure would then cost the whole phase. Unless UNDERSTUDY_ANYWHERE=0, a cut at any
-//! communication call is requested after `INTERVALS_BEFORE_REQUEST` intervals ([`work_flags`]).
+//! A cut point is a collective over all workers, and a program may have long phases without such a
+//! collective. A failure would then cost the whole phase. Unless UNDERSTUDY_ANYWHERE=0, a cut at
+//! any communication call is requested after `INTERVALS_BEFORE_REQUEST` intervals ([`work_flags`]).
 //! After `INTERVALS_BEFORE_REPORT` intervals without a cut, one process of the node reports its
 //! position.
 //!
-//! A thread polls the clock, so that MPI calls cost nothing; the thread never calls MPI. The
-//! position of the program follows from the frame of its last call, which stays on the runtime's
-//! stack ([`arch`]). The frame is read through `/proc/self/mem`, since the program runs meanwhile.
+//! A thread polls the clock, so that the watchdog does not slow MPI calls down; the thread never
+//! calls MPI. The position of the program follows from the frame of its last call, which stays on
+//! the runtime's stack ([`arch`]). The frame is read through `/proc/self/mem`, since the program
+//! runs meanwhile.
 
 use crate::Runtime;
 use crate::generated::{COLLECTIVE, Proc};
@@ -67,7 +68,7 @@ fn phase() -> MutexGuard<'static, Option<PhaseWithoutCut>> {
 
 /// Starts a phase after a cut, in which this process is `worker`.
 ///
-/// A cut at any call is requested sooner if the last cut was not at a candidate.
+/// A cut at any call is requested sooner if the last cut was not at a collective cut point.
 pub fn begin(rt: &Runtime, epoch: Epoch, worker: Worker, process: ProcessNumber) {
     static START: Once = Once::new();
     if !matches!(
@@ -110,15 +111,16 @@ pub fn record_postponed_cut(is_connected: bool) {
     if let Some(phase) = &mut *phase() {
         phase.postponed_cuts += 1;
         phase.is_connected |= is_connected;
-        // A worker that was behind in a collective will leave it soon.
+        // The reason may be a worker that is still inside of a collective, which the worker leaves
+        // soon. So the next request follows early.
         phase.request_at =
             Instant::now() + phase.interval / 4 * (1 << phase.postponed_cuts.min(MAX_DOUBLINGS));
     }
 }
 
-/// Restarts the time after a cut that a worker has refused.
+/// Restarts the time without a cut, because a worker has refused a cut.
 ///
-/// Another message reports refusals.
+/// The user is notified of refusals by another message.
 pub fn restart_after_refusal(at_candidate: bool) {
     if let Some(phase) = &mut *phase() {
         phase.began = Instant::now();
@@ -330,8 +332,8 @@ impl std::fmt::Display for CallPlace {
         };
         write!(out, "its last MPI call is {}", procedure.name())?;
         match address_names::names(&[self.address]).first() {
-            // An address outside of all files has no name. After the return of the call, a name on
-            // the stack (`[stack]`) is not that of a return address.
+            // An address outside of all mapped files gets no name. A name in `[stack]` is not that
+            // of a return address: the call has returned, and its place on the stack was reused.
             Some(name) if name.ends_with(')') && !name.ends_with("])") => write!(out, " at {name}"),
             _ => Ok(()),
         }

@@ -2,9 +2,9 @@
 //!
 //! A re-initialised MPI library would use a new reference time. So the runtime reads the library's
 //! `MPI_Wtime` only once, in the first `MPI_Init`, and adds the time that has passed since then on
-//! the kernel's monotonic clock. A replacement continues from the dead process's values. The
-//! monotonic clocks of other nodes, and of a node after its reboot, are unrelated; in that case the
-//! time of day determines the elapsed time.
+//! the kernel's monotonic clock. A replacement continues from the dead process's values. If it runs
+//! on another node, or after a reboot of the node, its monotonic clock is unrelated to that of the
+//! dead process, and the time of day determines the elapsed time.
 
 #![allow(unsafe_code)]
 
@@ -14,7 +14,7 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Bits of the difference between `MPI_Wtime` and the monotonic clock, in seconds.
+/// Difference in seconds between `MPI_Wtime` and the monotonic clock, as bits of an `f64`.
 ///
 /// Any thread may read the offset.
 static WTIME_OFFSET: AtomicU64 = AtomicU64::new(UNSET);

@@ -49,7 +49,7 @@ pub fn tightest() -> String {
     budget(u64::MAX).map_or_else(|| "this node".into(), |budget| budget.to_string())
 }
 
-/// Checks that temporary work of `bytes` bytes in each worker of this node fits.
+/// Checks that each worker of this node can temporarily use `bytes` more bytes.
 ///
 /// # Errors
 /// Fails with the reason if too little memory is available.

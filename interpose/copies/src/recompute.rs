@@ -2,9 +2,9 @@
 //! (`understudy_recompute`).
 //!
 //! After a load the functions are called in every process: replacements need the content, and the
-//! other processes would wait for the replacements in any case. The functions run before repeated
-//! messages or windows access the memory. With UNDERSTUDY_POISON=1 the functions are also called at
-//! every cut, and their results are compared.
+//! other processes would wait for the replacements in any case. The functions run before the
+//! recovery repeats messages and makes windows again, which may access the memory. With
+//! UNDERSTUDY_POISON=1 the functions are also called at every cut, and their results are compared.
 #![allow(unsafe_code)]
 
 use crate::Runtime;
@@ -29,9 +29,9 @@ enum RecomputeError {
     Call(&'static str),
 }
 
-/// Recomputes the program's memory in the state that `frame` describes.
+/// Recomputes annotated memory, on the program's stack as `frame` describes it.
 ///
-/// All other pages must be those of the epoch.
+/// All other memory must have the content of the epoch.
 pub fn recompute_memory(rt: &Runtime, frame: &Frame, layout: &Layout) {
     let regions = annotations::recomputed(rt);
     if regions.is_empty() {

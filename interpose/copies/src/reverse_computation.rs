@@ -1,7 +1,7 @@
 //! Memory that a survivor restores by undoing the program's steps (`understudy_reversible`).
 //!
-//! The survivor then needs no replica of this memory in its own process. This is reverse
-//! computation as the rollback of survivors, after Perumalla and Park: "Reverse computation for
+//! The survivor then needs no replica of this memory in its own process. The method is reverse
+//! computation, by which survivors roll back in Perumalla and Park: "Reverse computation for
 //! rollback-based fault tolerance in large parallel systems" (2014). A replacement of a dead
 //! worker starts from the buddy's replica, which contains these pages.
 //!
@@ -36,7 +36,7 @@ use understudy_image::process_memory;
 use understudy_image::sums::page_sum;
 use understudy_numbers::Epoch;
 
-/// Minimum time limit of a function.
+/// Minimum time limit of all functions together.
 ///
 /// The limit grows by [`LIMIT_FACTOR`] times the time since the epoch.
 const MIN_TIME_LIMIT: Duration = Duration::from_secs(2);
@@ -72,8 +72,8 @@ pub struct UndoResult {
 /// Returns the pages that this process can elide in the current checkpoint (sorted).
 ///
 /// The buddy stores these pages. Checkpoints on disk and parity need them, so jobs with a disk
-/// level or with parity elide nothing. A checkpoint that is not taken `at_point` is inside of a
-/// step, to which no undoing leads back.
+/// level or with parity elide nothing. Nothing is elided either if the checkpoint is not taken
+/// `at_point`: it is then inside of a step, and undoing whole steps does not lead back to it.
 pub fn elidable_pages(rt: &Runtime, at_point: bool) -> Vec<PageRun> {
     let redundancy = &world::get(rt).redundancy;
     let has_buddy =
@@ -114,12 +114,12 @@ fn undo_steps(rt: &Runtime, then: &SavedAnnotations) -> UndoResult {
     };
     let outcome = prepare(rt, then, &mut run).and_then(|opened| {
         let limit = MIN_TIME_LIMIT + copies::committed_age(rt) * LIMIT_FACTOR;
-        // SAFETY: `run_all` leaves nothing to drop. All memory that the program has changed
-        // partially is restored.
+        // SAFETY: `run_all` has no values to drop when it is stopped. Memory that a stopped
+        // function has changed in part is restored afterwards.
         let stopped = arch::without_mpi(arch::stop_at_mpi_call, || unsafe {
             arch::call_stoppable(limit, &mut run, run_all)
         });
-        // An error does not matter, because the mappings are restored next.
+        // In a recovery an error does not matter, because the mappings are restored next.
         let _ = opened.close();
         run.outcome(stopped)
     });
@@ -204,7 +204,10 @@ fn right_and_wrong(pages: &[PageSums]) -> (Vec<PageRun>, u64) {
     (right, wrong)
 }
 
-/// Makes the regions that existed then and still exist writable, and counts the steps.
+/// Makes the regions of `then` writable, and counts the steps since.
+///
+/// # Errors
+/// Fails if a region does not exist any more, or if the steps are not numbered consecutively.
 fn prepare(
     rt: &Runtime,
     then: &SavedAnnotations,

@@ -50,7 +50,7 @@ pub struct OmittedPages {
 pub struct CaptureOptions<'a> {
     /// Pages whose content is not needed.
     pub omitted: &'a [PageRun],
-    /// Pages whose copies are freed earlier than the others, so that they get separate extents.
+    /// Pages whose copies get separate extents, because these copies are freed early.
     pub short_lived: &'a [PageRun],
 }
 

@@ -151,7 +151,7 @@ pub fn sample(runs: &[SlotRun], limit: u64) -> Vec<SlotRun> {
 }
 
 impl Image {
-    /// Replaces slots by those of another image whose pages are byte-identical.
+    /// Replaces slots by slots of another image that contain byte-identical pages.
     ///
     /// The replaced slots are released. Returns the number of replaced pages.
     pub fn share_equal_pages(&mut self, other: &Image, store: &mut PageStore) -> u64 {

@@ -61,7 +61,7 @@ fn populate_read(run: PageRun) -> bool {
     // SAFETY: MADV_POPULATE_READ makes pages present, and changes no content.
     let rc = unsafe { libc::madvise(start, range.len() as usize, libc::MADV_POPULATE_READ) };
     // Kernels before 5.14 do not have the advice. They need no fault-in of swapped entries either,
-    // since they have no markers that look like swapped pages.
+    // since they have no write-protection markers, which look like swapped pages.
     rc == 0 || io::Error::last_os_error().raw_os_error() == Some(libc::EINVAL)
 }
 

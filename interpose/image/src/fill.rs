@@ -31,7 +31,7 @@ const BATCH_PAGES: u64 = 64;
 const MIN_PREFAULT_PAGES: u64 = 8;
 /// First-touch time of a page, in nanoseconds, above which the page counts as not available.
 ///
-/// An available page takes 0.4 us, one that a host has to provide 9 us.
+/// An available page takes 0.4 us, and a page that a host has to provide takes 9 us.
 const MAX_AVAILABLE_TOUCH_NS: u64 = 2000;
 /// Maximum number of pieces made present ahead of the thread that fills them.
 const MAX_PIECES_AHEAD: usize = 4;
@@ -191,14 +191,16 @@ impl FillWork<'_> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// True if first touch costs this thread much more than the other.
+    /// True if first touch costs this thread much more than the other thread.
     fn is_slow(&self, thread: usize) -> bool {
         let [own, other] =
             [thread, 1 - thread].map(|thread| self.touch_ns[thread].load(Ordering::Relaxed));
         other > 0 && own > MAX_AVAILABLE_TOUCH_NS.max(4 * other)
     }
 
-    /// Makes at least [`MIN_PREFAULT_PAGES`] pages present and records the cost.
+    /// Makes pages present and records the cost.
+    ///
+    /// Does nothing for fewer than [`MIN_PREFAULT_PAGES`] pages.
     fn touch(&self, pages: PageRun, thread: usize) {
         if pages.pages < MIN_PREFAULT_PAGES {
             return;

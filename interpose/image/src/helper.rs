@@ -56,7 +56,7 @@ impl Helper {
 
     /// Executes work in the calling thread.
     ///
-    /// The method is for work that is too small for waking the helper thread.
+    /// The method is for work that takes less time than waking the helper thread.
     pub fn do_now(&self, work: HelperWork) -> HelperTask {
         HelperTask {
             result: Some(work()),

@@ -58,7 +58,7 @@ pub struct Delta {
     pub(super) epoch: Epoch,
     /// Changed pages with their new content, sorted by page.
     pub(super) runs: Vec<SlotRun>,
-    /// Pages that have no content of their own any more, sorted.
+    /// Pages (sorted) that have only the content of their mapping again: zeros or the file's.
     pub(super) dropped: Vec<PageRun>,
 }
 
@@ -200,7 +200,7 @@ impl Image {
         image
     }
 
-    /// Elides these pages (sorted) except for their checksums, and releases their slots.
+    /// Elides these pages (sorted), of which only the checksums remain, and releases their slots.
     pub fn elide(&mut self, pages: &[PageRun], store: &mut PageStore) {
         let image = self.without_pages(pages, store);
         store.release(self.slots_of(pages).into_iter().map(SlotRun::extent));
@@ -270,7 +270,7 @@ impl Delta {
         pages_of(&self.runs)
     }
 
-    /// Returns the pages that have no content of their own any more, sorted.
+    /// Returns the pages (sorted) that have only the content of their mapping again.
     pub fn dropped(&self) -> &[PageRun] {
         &self.dropped
     }
@@ -294,7 +294,7 @@ impl Delta {
     }
 }
 
-/// Assigns pages to the slots of extents, both in their given order.
+/// Assigns the pages in order to the slots of the extents in order.
 ///
 /// The extents must contain exactly as many slots as there are pages.
 pub(super) fn lay_out(pages: &[PageRun], extents: &[Extent]) -> Vec<SlotRun> {

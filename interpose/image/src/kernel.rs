@@ -24,7 +24,7 @@ pub mod category {
     /// A page of the page cache, not an anonymous one.
     pub const FILE: u64 = 1 << 2;
     pub const PRESENT: u64 = 1 << 3;
-    /// Swapped out, being migrated, or a marker without a page.
+    /// Page that is swapped out or being migrated, or a marker without a page.
     pub const SWAPPED: u64 = 1 << 4;
     /// Shared zero page.
     pub const PFNZERO: u64 = 1 << 5;
@@ -116,7 +116,8 @@ pub struct ScanFilter {
 
 /// Regions per ioctl.
 ///
-/// A larger buffer would save little, since the kernel fills a small buffer of its own first.
+/// A larger buffer would save little, because the kernel collects the regions in a small buffer of
+/// its own and copies them from there.
 const REGIONS_PER_SCAN: usize = 2048;
 
 /// Open page map of this process.

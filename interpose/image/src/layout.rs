@@ -44,7 +44,7 @@ impl MappedFile {
 /// Criterion by which the file of a mapping is identified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileIdentity {
-    /// Device and inode. On one host the name may belong to another file by now.
+    /// Device and inode, because the name may belong to another file by now.
     ByInode,
     /// Device and inode, or the name, for the program and its libraries.
     ///
@@ -61,7 +61,9 @@ pub enum Backing {
     Anonymous,
     /// The brk heap: private anonymous memory whose end the kernel maintains.
     Heap,
-    /// Stack of the initial thread: not tracked or mapped; only its live part is content.
+    /// Stack of the initial thread, which is neither tracked nor mapped again.
+    ///
+    /// Only the live part of the stack is content.
     Stack,
     /// Shared memory without a file to open again (anonymous, memfd, System V, removed file).
     SharedMemory {
@@ -239,8 +241,8 @@ impl Backing {
 
     /// True if two mappings at one address show the same object.
     ///
-    /// The heap counts as anonymous memory: [`super::remap::restore_layout`] has already set the
-    /// program break when it decides on mappings of a heap.
+    /// The heap counts as anonymous memory. The two differ in the program break only, which
+    /// [`super::remap::restore_layout`] has set before it decides on mappings of a heap.
     pub fn is_same_object(&self, other: &Self, identity: FileIdentity) -> bool {
         let is_plain = |b: &Self| matches!(b, Self::Anonymous | Self::Heap);
         let by_inode = || {
@@ -259,7 +261,8 @@ impl Backing {
 
     /// True for `MAP_SHARED`.
     ///
-    /// An absent page of such a mapping is not zero, and dropping a page does not reset it.
+    /// An absent page of such a mapping may have content, and dropping a page does not reset its
+    /// content.
     pub fn is_shared(&self) -> bool {
         matches!(
             self,
@@ -332,8 +335,8 @@ impl Area {
 
     /// True if the kernel's write protection detects all changes in the area.
     ///
-    /// False for shared mappings: other mappings, other processes and the file can change them
-    /// without a trace in this mapping's page table.
+    /// False for shared mappings: a write through another mapping, by another process or to the
+    /// file leaves no trace in this mapping's page table.
     pub fn is_watched(&self) -> bool {
         self.is_tracked() && !self.backing.is_shared()
     }
@@ -346,7 +349,7 @@ impl Area {
     }
 }
 
-/// Mappings of the program side, sorted; adjacent mappings of one kind are joined.
+/// Mappings of the program side, sorted; adjacent mappings with equal attributes are joined.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub struct Layout {
     /// Host to which the devices and inodes belong.
@@ -417,7 +420,7 @@ impl Layout {
         }
     }
 
-    /// Returns the criterion for an area's file in another process than the saved one.
+    /// Returns the criterion for an area's file in a process other than the saved one.
     pub(super) fn file_identity(&self, area: &Area) -> FileIdentity {
         let name = area.name();
         let is_library = |other: &Area| other.prot.exec && other.name() == name;
@@ -465,7 +468,7 @@ impl Layout {
         Some(AddrRange::new(first.range.start, end))
     }
 
-    /// Joins adjacent areas that differ only for the kernel.
+    /// Joins adjacent areas that only the kernel distinguishes.
     ///
     /// For example, the kernel splits a mapping if a part of it is registered with a userfaultfd.
     fn join(&mut self) {

@@ -352,7 +352,7 @@ impl PageScanner {
         self.scan_regions(range, interest, false)
     }
 
-    /// Acts like [`PageScanner::regions_of`]; `protect` also arms tracking of the pages.
+    /// Acts like [`PageScanner::regions_of`], and with `protect` also arms tracking of the pages.
     fn scan_regions(
         &mut self,
         range: AddrRange,

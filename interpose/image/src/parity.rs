@@ -4,8 +4,8 @@
 //! into units of 16 and distributes the units to its layers, round-robin. Layer `m` of a rank is
 //! assigned to another rank, which combines the layers that are assigned to it, one of each other
 //! rank, into its *parity*. So parity needs about 1/(`n` - 1) of the memory of a copy. If a rank is
-//! lost, each of its layers is computed from the parity of one survivor and the pages of the
-//! others.
+//! lost, each of its layers is computed from the parity of one survivor and the pages of the other
+//! survivors.
 //!
 //! The number of a page determines its *parity page*: the page at offset `o` of unit `u` belongs to
 //! layer `u` mod (`n` - 1), and to parity page 16 ⌊`u` / (`n` - 1)⌋ + `o`. Example with `n` = 3:
@@ -25,7 +25,8 @@ use understudy_numbers::Epoch;
 
 /// Pages per unit.
 ///
-/// Longer units need fewer messages. With shorter units, fewer pages share a parity page.
+/// Longer units need fewer messages. With shorter units, more ranks share the parity pages of a
+/// small memory area, so less parity is needed.
 const UNIT_PAGES: u64 = 16;
 
 /// Consecutive pages inside of one unit, and their parity pages.
@@ -76,7 +77,7 @@ fn stretches_of_parity(
     })
 }
 
-/// Exclusive or operations: target slots and the sources of each.
+/// Exclusive-or operations: target slots, and the sources of each target.
 #[derive(Debug, Default)]
 pub struct XorPlan {
     targets: Vec<*mut u8>,
@@ -234,8 +235,8 @@ fn by_layer_pages(parity: &[SlotRun], layer: usize, layers: usize) -> Vec<SlotRu
 /// A contribution consists of two things: the survivor's parity, which contains `layer` of the lost
 /// rank; and those of the survivor's own pages that were combined with pages of the lost rank. The
 /// pages are numbered by the lost rank's pages. For each own layer `m`, `layers[m]` is the layer of
-/// the lost rank that is assigned to the same rank. The exclusive or of all contributions is the
-/// lost rank's memory.
+/// the lost rank that is assigned to the rank to which layer `m` is assigned. The exclusive or of
+/// all contributions is the lost rank's memory.
 pub fn contribution(
     own: &Image,
     parity: &Image,

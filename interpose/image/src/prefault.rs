@@ -37,7 +37,7 @@ impl Prefault {
 
     /// Starts the thread with the lowest priority, so that it hardly delays the program.
     ///
-    /// The thread stops if `is_short` is true.
+    /// The thread stops as soon as `is_short` returns true.
     pub fn start_beside_program(ranges: Vec<AddrRange>, is_short: fn() -> bool) -> Self {
         Self::run(ranges, move |ranges, stop| {
             // SAFETY: setpriority(2) concerns the calling thread only. After an error the thread

@@ -41,7 +41,7 @@ pub enum LayoutError {
     #[error(
         "{}", message::mapped_file_replaced(.path))]
     Replaced { path: String },
-    /// A removed file has been lost, and no other process has its content.
+    /// The mapping of an unnamed file was lost, and no image has its content.
     #[error(
         "{}", message::removed_file_too_large(.range))]
     Removed { range: AddrRange },
@@ -304,7 +304,8 @@ fn unmap_step(step: &RemapStep) -> Result<bool, LayoutError> {
         return Ok(false);
     }
     let range = now.range;
-    // SAFETY: memory of the program side, which is stopped. It is not part of the saved state.
+    // SAFETY: memory of the program side, which is stopped. The saved layout has another mapping in
+    // this range, or none.
     let rc = unsafe { libc::munmap(range.start as *mut libc::c_void, range.len() as usize) };
     if rc != 0 {
         let source = io::Error::last_os_error();
@@ -332,8 +333,8 @@ fn restore_break(now: &Layout, saved: &Layout) -> bool {
 ///
 /// Returns true on success.
 ///
-/// Otherwise the kernel could keep the new mapping separate (if the old one was moved before), and
-/// a later mremap(2) of the program over both would fail.
+/// The kernel could keep a new mapping separate from the existing one (if that was moved before).
+/// A later mremap(2) of the program over both mappings would then fail.
 fn extend_mapping(before: &RemapStep, step: &RemapStep) -> bool {
     let (Some(left), Some(kept), None, Some(want)) =
         (&before.now, &before.want, &step.now, &step.want)

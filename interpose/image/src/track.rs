@@ -135,7 +135,7 @@ impl Tracker {
         }
     }
 
-    /// Includes pages (sorted) in the next capture although they have not changed.
+    /// Includes pages (sorted) in the next capture even if they have not changed.
     pub fn force_capture(&mut self, pages: &[PageRun]) {
         match self {
             Self::PagemapScan(_) => self.mark_changed(pages),
@@ -305,8 +305,8 @@ impl ScanTracker {
 
     /// Returns true if the kernel reports protected pages that were dropped as unprotected.
     ///
-    /// The tested range has three page tables: the first and the last contain one protected page,
-    /// whose entry must not stay protected; the middle one never existed.
+    /// The tested range is as long as three page tables. The first and the last table contain one
+    /// protected page each, whose entry must not stay protected. The middle table does not exist.
     fn detects_dropped_pages(&mut self) -> io::Result<bool> {
         const PAGES_PER_TABLE: u64 = 512;
         let scratch = Scratch::map(3 * PAGES_PER_TABLE)?;

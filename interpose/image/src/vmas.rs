@@ -209,7 +209,7 @@ fn parse_line(line: &[u8]) -> Option<Vma> {
     })
 }
 
-/// Reads digits up to `stop` or the end of the line, and advances behind it.
+/// Reads digits up to `stop` or the line's end, and removes both from `rest`.
 fn number(rest: &mut &[u8], radix: u32, stop: u8) -> Option<u64> {
     let len = rest.iter().position(|&b| b == stop).unwrap_or(rest.len());
     let mut value: u64 = 0;

@@ -25,7 +25,7 @@ pub struct Header {
     pub base: Option<Epoch>,
     /// Pages in the order of sending, which can differ from the address order.
     pub runs: Vec<PageRun>,
-    /// Pages that have lost their content, sorted.
+    /// Pages (sorted) that have only the content of their mapping again.
     pub dropped: Vec<PageRun>,
     /// Pages that are not sent, sorted.
     ///

@@ -6,12 +6,12 @@
 //!
 //! The outcome of a call is its return value and the bytes that it wrote on the program side, with
 //! their addresses. All processes that replay have the layout of the program side of the recorded
-//! run, so a replay writes the bytes to the recorded addresses, and needs the arguments only to
-//! detect a program that makes another call (by their hash). The call table states which memory a
-//! call writes ([`call_outputs`]); bytes of a request are recorded when the request completes. A
-//! replay runs the program from the beginning of the phase in a child process (`replay_child`).
-//! Every recorded call is answered from the journal ([`replay`]), and effects on the outside world
-//! are suppressed ([`syscall_filter`]).
+//! run, so a replay writes the bytes to the recorded addresses. The replay needs the arguments of a
+//! call only to detect that the program makes another call, for which their hash suffices. The call
+//! table states which memory a call writes ([`call_outputs`]); bytes of a request are recorded when
+//! the request completes. A replay runs the program from the beginning of the phase in a child
+//! process (`replay_child`). Every recorded call is answered from the journal ([`replay`]), and
+//! effects on the outside world are suppressed ([`syscall_filter`]).
 
 pub mod address_names;
 mod breakpoint;

@@ -9,15 +9,15 @@
 //!                     └────────► over ◄──────┴───────────────────────┘
 //! ```
 //!
-//! The agreement consists of three votes ([`AgreementVotes`], [`crate::max_reduction`]). A vote
-//! ends when all workers have voted.
+//! The agreement consists of three votes ([`AgreementVotes`], [`crate::max_reduction`]), which the
+//! diagram calls gathering, standing and confirming. A vote ends when all workers have voted.
 //!
 //! - After its first vote, a worker polls at each communication call and never blocks without
-//!   polling. So a worker that has seen the end of the first vote may stand still: a worker that
-//!   waits for a message from it still polls, and takes part in the second vote.
+//!   polling. So a worker that has seen the end of the first vote may stand still: workers that
+//!   wait for its messages still poll, and take part in the second vote.
 //! - Before its third vote, a worker may enter a call that cannot be interrupted, such as a
-//!   collective. It announces this ([`Agreement::resume`]), so that workers which stand still and
-//!   wait for its vote resume. Its own vote then objects, so no cut is taken.
+//!   collective. The worker announces its resumption ([`Agreement::resume`]), so that workers which
+//!   stand still and wait for its vote resume, too. Its own vote then objects, so no cut is taken.
 //! - A program may wait outside of MPI, for memory or a file for example, for a worker that stands
 //!   still. So a worker that has stood still for long before its third vote resumes, too. After its
 //!   third vote this is not necessary: by the end of the second vote all workers have arrived at a

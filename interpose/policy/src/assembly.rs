@@ -1,6 +1,7 @@
 //! Entry into communicator constructors by processes whose threads call MPI concurrently.
 //!
-//! Used where no communicator consists of exactly the processes that call the constructor.
+//! An assembly is used where no communicator consists of exactly the processes that call the
+//! constructor, so that no vote in a communicator ([`EntryVotes`]) can order the entries.
 //!
 //! ```text
 //!   member                  leader of its side              lower one of two leaders
@@ -15,8 +16,8 @@
 //!
 //! A reserved process enters no collective ([`EntryVotes`]) and no other constructor before this
 //! one. Processes are reserved in one order, so two assemblies never wait for each other (the
-//! ordered allocation of resources: Havender 1968). Calls that delay the reservation of a process
-//! end by themselves.
+//! ordered allocation of resources: Havender 1968). Calls under way that delay the reservation of a
+//! process end by themselves.
 
 #[cfg(test)]
 mod assembly_tests;
@@ -27,7 +28,7 @@ use understudy_numbers::Worker;
 /// Processes that call a constructor with one local group, and the name of that group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Side {
-    /// Distinguishes the side from those of other calls at that time.
+    /// Name that distinguishes the side from the sides of other concurrent calls.
     pub name: u64,
     /// Processes of the side, including the leader.
     pub members: Vec<Worker>,
@@ -71,8 +72,9 @@ enum AssemblyStage {
     AwaitingOtherSide,
     /// The leader reserves all processes in order.
     ///
-    /// `all` contains each process with the name that it uses, `reserved_count` is the number of
-    /// reserved ones, and `is_requested` is true if the next one has been requested.
+    /// `all` contains each process with the assembly's name in messages to the process.
+    /// `reserved_count` is the number of reserved processes, and `is_requested` is true if the
+    /// reservation of the next process has been requested.
     Reserving {
         all: Vec<(Worker, u64)>,
         reserved_count: usize,
@@ -312,7 +314,9 @@ impl Assemblies {
     }
 }
 
-/// Returns the processes of a side with their names; the leader's name is `leaders`.
+/// Returns a side's processes, each with the assembly's name in messages to the process.
+///
+/// `leaders` is the name for the leader.
 fn named_members(side: &Side, leaders: u64) -> Vec<(Worker, u64)> {
     let name = |member: &Worker| {
         if *member == side.leader {

@@ -1,10 +1,10 @@
-//! Schedule of cuts at candidates, and the votes between them.
+//! Schedule of cuts at candidates, and the votes between candidates.
 //!
-//! A candidate is a call that all workers pass in one order, such as a collective over all of them.
-//! With an interval in calls, every n-th candidate is a cut. With an interval in time, the workers
-//! vote: a vote starts at one decision and is evaluated at the next, a fixed number of candidates
-//! later (the *stride*). So all workers evaluate the same vote at the same candidate, and rarely
-//! wait for it.
+//! A candidate is a collective cut point: a call that all workers pass in one order, such as a
+//! collective over all workers. With an interval in calls, every n-th candidate is a cut. With an
+//! interval in time, the workers vote: a vote starts at one decision and is evaluated at the next,
+//! a number of candidates later that is equal for all workers (the *stride*). So all workers
+//! evaluate the same vote at the same candidate, and rarely wait for its result.
 
 use crate::max_reduction::Numbers;
 use crate::pace::Terms;
@@ -13,8 +13,8 @@ use understudy_settings::Interval;
 
 /// Maximum stride.
 ///
-/// After a burst of quick candidates, such as at a program's start, slow ones may follow. The next
-/// cut should not wait for many of these.
+/// After a burst of quick candidates, such as at a program's start, slow candidates may follow. The
+/// next cut should not wait for many slow candidates.
 const MAX_STRIDE: u64 = 32;
 /// Maximum stride while a worker records a phase.
 ///
@@ -134,7 +134,7 @@ impl Schedule {
         self.is_postponed = true;
     }
 
-    /// Decides at a candidate where [`Schedule::is_decision`] is true.
+    /// Decides at a candidate; [`Schedule::is_decision`] must be true.
     pub fn decide(&mut self, interval: Interval) -> Decision {
         let is_overdue = std::mem::take(&mut self.is_postponed);
         let takes = match interval {

@@ -4,6 +4,9 @@ use std::collections::HashMap;
 use understudy_numbers::Worker;
 
 /// Blocking collectives that MPICH counts on each communicator.
+///
+/// After a number of calls MPICH reduces in another order, which changes inexact sums. So a rebuilt
+/// communicator repeats the first collectives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub enum CountedCollective {
     Barrier,
@@ -12,7 +15,7 @@ pub enum CountedCollective {
     Allreduce,
 }
 
-/// First collectives on a communicator, as many of each kind as MPICH counts.
+/// First collectives on a communicator; of each kind as many as MPICH counts.
 pub type FirstCollectives = Vec<CountedCollective>;
 
 /// Description of a communicator, sent to all workers by the worker that chose its `uid`.

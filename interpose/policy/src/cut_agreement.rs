@@ -7,9 +7,9 @@
 //!                                 if any is shared     if memory may be short
 //! ```
 //!
-//! Each worker states what it can do ([`CutVote`]). All get the maxima of all votes and some sums
-//! ([`CutSums`]) from one reduction each, so the cost does not grow with the number of workers, and
-//! all decide equally. Two comparisons need the values of all workers; they are rare.
+//! Each worker states its ability ([`CutVote`]). All workers get the maxima of all votes and some
+//! sums ([`CutSums`]) from one reduction each, so all decide equally, and the data per worker do
+//! not grow with the number of workers. Two rare comparisons need the values of all workers.
 
 use crate::memory_demand::MemoryShortage;
 use understudy_numbers::Worker;
@@ -27,9 +27,9 @@ pub enum CutAbility {
     Later,
     /// After the next interval at the earliest, because of kernel state.
     Refused,
-    /// Never again: its replicas were released, as the program needed their memory.
+    /// Never again: the worker's replicas were released, as the program needed their memory.
     Yielded,
-    /// Never: a replacement could not have its state.
+    /// Never: a replacement could not get the worker's state.
     Never,
 }
 
@@ -126,7 +126,7 @@ pub struct JointDiskReport {
     pub first_with_trouble: Option<Worker>,
     /// Checksum of the name of the last checkpoint that all workers have written.
     ///
-    /// `None` if they have written different ones.
+    /// `None` if the workers have written different checkpoints last.
     pub written: Option<u64>,
 }
 
@@ -167,9 +167,13 @@ impl JointVote {
 /// Sums over all workers, modulo 2⁶⁴.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CutSums {
-    /// Shares of the started collectives; 0 if all members have started equal ones.
+    /// Sum of the workers' shares of started collectives.
+    ///
+    /// Zero if all members of each communicator have started the same collectives.
     pub started: u64,
-    /// Shares of the freed communicators; 0 if no worker uses any of them.
+    /// Sum of the workers' shares of freed communicators.
+    ///
+    /// Zero if no member needs any of these communicators.
     pub freed: u64,
 }
 
@@ -178,13 +182,13 @@ pub struct CutSums {
 pub enum CutDecision {
     /// Take a checkpoint.
     Take,
-    /// Take it at a later cut point.
+    /// Take the checkpoint at a later cut point.
     ///
     /// A worker cannot be saved now, or not all members have started a collective.
     Postpone,
-    /// Take it at the next interval ([`CutAbility::Refused`]).
+    /// Take the checkpoint after the next interval ([`CutAbility::Refused`]).
     Refuse,
-    /// Take none, as its replicas do not fit into memory.
+    /// Take no checkpoint here, as the replicas do not fit into memory.
     NoRoom(MemoryShortage),
     /// Take no checkpoint any more; `reporter` reports the reason.
     EndProtection {

@@ -78,7 +78,7 @@ impl EntryVotes {
         is_free
     }
 
-    /// Removes the entry of a call that this process enters now, before all others.
+    /// Removes the entry of a call, because this process enters the call now.
     pub fn enter(&mut self, uid: u64) {
         self.entries.remove(&uid);
     }

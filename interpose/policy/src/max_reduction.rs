@@ -1,9 +1,10 @@
 //! Maximum over all workers, in rounds of messages.
 //!
-//! A worker sends its current maximum in each round to the workers at 1, 2 and 3 times a power of
-//! four above it, and receives from those equally far below. After the last round the numbers of
-//! all workers have reached every worker, directly or indirectly (dissemination: Hensgen, Finkel,
-//! Manber 1988). A number that arrives repeatedly does not change a maximum.
+//! The rounds are numbered from 0. During round r, each worker sends its current maximum to the
+//! workers whose numbers are higher by 4ʳ, 2 · 4ʳ and 3 · 4ʳ (modulo the number of workers), and
+//! receives from the workers equally far below. After the last round the numbers of all workers
+//! have reached every worker, directly or indirectly (dissemination: Hensgen, Finkel, Manber 1988).
+//! A number that arrives repeatedly does not change a maximum.
 //!
 //! The module computes the destinations and the numbers; it sends no messages.
 
@@ -24,7 +25,7 @@ fn distances(round: u32, workers: u32) -> impl Iterator<Item = u32> {
         .map(|distance| distance as u32)
 }
 
-/// Returns the worker at a distance above another, modulo the number of workers.
+/// Returns the worker at a distance above another worker, modulo the number of workers.
 fn above(worker: Worker, distance: u32, workers: u32) -> Worker {
     Worker(((u64::from(worker.0) + u64::from(distance)) % u64::from(workers)) as u32)
 }
@@ -73,7 +74,7 @@ impl MaxReduction {
         self.maxima
     }
 
-    /// Returns the workers to which this one sends in a round.
+    /// Returns the workers to which this worker sends in a round.
     ///
     /// Empty after the last round.
     pub fn destinations(&self, round: u32) -> impl Iterator<Item = Worker> + use<> {
@@ -81,7 +82,7 @@ impl MaxReduction {
         distances(round, workers).map(move |distance| above(me, distance, workers))
     }
 
-    /// Returns the workers from which this one receives in a round.
+    /// Returns the workers from which this worker receives in a round.
     ///
     /// Empty after the last round.
     pub fn sources(&self, round: u32) -> impl Iterator<Item = Worker> + use<> {

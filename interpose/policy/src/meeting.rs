@@ -2,12 +2,12 @@
 //!
 //! ```text
 //!   reports of all ─► spares named by a daemon ─► plan ─► checkpoint on disk ─► causes of deaths
-//!                       if any process has asked            if memory does not suffice
+//!                       if any process has asked            if replicas in memory are lost
 //! ```
 //!
-//! Every process has the reports of all, and each further exchange is collective. So all processes
-//! that finish a meeting have equal results. A failure meanwhile ends the meeting: the next attempt
-//! begins another one.
+//! Every process has the reports of all processes, and each further exchange is collective. So all
+//! processes that finish a meeting have equal results. A failure meanwhile ends the meeting: the
+//! next attempt begins another one.
 
 use crate::plan_input::PlanInput;
 use crate::process_report::ProcessReport;

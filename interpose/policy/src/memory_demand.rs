@@ -11,7 +11,7 @@ use understudy_numbers::Worker;
 pub struct MemoryClaim {
     /// Maximum number of pages that the worker captures.
     pub captured: u64,
-    /// Number of pages that the owner of the limit has left.
+    /// Number of pages that are free under the limit.
     pub free: u64,
     /// Inode of the control group with the limit; 0 for the node.
     pub owner: u64,
@@ -119,7 +119,7 @@ fn needed(redundancy: &Redundancy, worker: Worker, claims: &[MemoryClaim]) -> u6
     let stored: u64 = redundancy.owners_at(worker).map(captured).sum();
     match redundancy.is_parity() {
         false => own + stored,
-        // Changes that are sent, changes that are received, and the resulting parity.
+        // With parity: changes to send, received changes, and the resulting parity.
         true => 2 * own + 2 * stored / redundancy.layers(worker).max(1) as u64,
     }
 }

@@ -4,8 +4,8 @@
 //! of the job's failures. All workers must use an equal interval, because it determines the
 //! distance between their decisions. So they use the maxima of the cost and of the rate, which are
 //! part of the vote: every worker receives them at one cut point. After a recovery no interval is
-//! agreed on until the first vote. The belief about failures survives a recovery, and replacements
-//! receive it.
+//! agreed on until the first vote. The estimate of failures survives a recovery, and replacements
+//! receive the estimate.
 //!
 //! The caller passes the time, the settings, the deaths of spares and the warnings. The module
 //! computes with floating-point numbers, so the caller masks the floating-point exceptions that the
@@ -21,7 +21,7 @@ use understudy_settings::Interval;
 const INITIAL_INTERVAL: Duration = Duration::from_secs(10);
 /// Error of modification times, which may be early by a tick of the kernel's clock.
 const FILE_TIME_ERROR: Duration = Duration::from_millis(10);
-/// Seconds whose number of failures is the rate in a vote.
+/// Period in seconds; the rate in a vote is the number of failures per period.
 const VOTE_SECONDS: f64 = 1e15;
 
 /// A worker's terms for the vote, which computes their maxima.
@@ -29,7 +29,7 @@ const VOTE_SECONDS: f64 = 1e15;
 /// The terms are the cost of a checkpoint, in nanoseconds, and the failures in `VOTE_SECONDS`.
 pub type Terms = [i64; 2];
 
-/// Belief about failures.
+/// Estimate of failures.
 #[derive(Clone, Debug, bincode::Encode, bincode::Decode)]
 pub struct Failures {
     rate: FailureRate,
@@ -61,7 +61,7 @@ pub struct IntervalChange {
 /// Cost of checkpoints and rate of failures, and the interval that follows from them.
 #[derive(Debug)]
 pub struct CheckpointPace {
-    /// Cost in this process; the last checkpoint counts as much as all before it.
+    /// Cost in this process; the last checkpoint counts as much as all earlier ones together.
     own_cost: Duration,
     failures: Failures,
     /// Number of deaths of idle spares that have been counted.
@@ -90,7 +90,8 @@ impl CheckpointPace {
 
     /// Discards the agreed interval, after a recovery.
     ///
-    /// `spare_deaths` have been counted: spares that died with a worker were one failure with it.
+    /// The number of `spare_deaths` is adopted without a new failure: spares that died together
+    /// with a worker were one failure with the worker.
     pub fn after_recovery(self, spare_deaths: u32) -> CheckpointPace {
         CheckpointPace {
             agreed: None,
@@ -109,14 +110,14 @@ impl CheckpointPace {
         };
     }
 
-    /// Returns the belief about failures up to this moment; replacements receive it.
+    /// Returns the estimate of failures up to this moment, which replacements receive.
     pub fn failures(&mut self, now: Instant) -> &mut Failures {
         let before = self.counted.replace(now).unwrap_or(now);
         self.failures.rate.record_time(now - before);
         &mut self.failures
     }
 
-    /// Replaces the belief about failures by that of other processes.
+    /// Replaces the estimate of failures by that of other processes.
     pub fn adopt(&mut self, failures: Failures, now: Instant) {
         (self.failures, self.counted) = (failures, Some(now));
     }
@@ -132,9 +133,9 @@ impl CheckpointPace {
 
     /// Records a warning that was found now.
     ///
-    /// `before` is the time of the last poll, which found nothing of the warning. Where the age is
-    /// longer than the time since then, the clock of a file server differs, and the warning counts
-    /// as written now.
+    /// `before` is the time of the last poll, which did not find the warning. If the warning's age
+    /// is longer than the time since that poll, the clock of a file server differs, and the warning
+    /// counts as written now.
     pub fn warn(&mut self, news: &WarningNews, before: Option<Instant>, now: Instant) {
         if let Some(mtbf) = news.warning.mtbf {
             let failures = Failures {

@@ -5,10 +5,11 @@
 //!     checksums    replicas     parity      all sent    all workers have complete replicas
 //! ```
 //!
-//! A worker votes for the commit once its replicas are complete: its own one, and those that it
-//! stores for others. Before it votes, it records them where they outlive the process. So when any
-//! worker sees the end of the vote, complete replicas of every worker exist, and the checkpoint can
-//! be restored whichever process fails. Until then, the previous checkpoint stays intact.
+//! A worker votes for the commit once its replicas are complete: its own replica, and those that it
+//! stores for others. Before the vote, the worker records its replicas in the persistent replica
+//! store, if the process has one. So when any worker sees the end of the vote, complete replicas of
+//! every worker exist, and the checkpoint can be restored whichever process fails. Until then, the
+//! previous checkpoint stays intact.
 
 /// Condition for which a worker waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -19,7 +20,7 @@ pub enum PendingStage {
     Receiving,
     /// Computation of the new parity from received changes; ends at once without parity.
     Combining,
-    /// The end of this worker's own messages.
+    /// The completion of this worker's own sends.
     Shipping,
     /// The votes of the other workers.
     Voting,

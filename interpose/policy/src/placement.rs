@@ -44,8 +44,8 @@ impl Buddies {
             if apart(worker, buddy[worker]) {
                 continue;
             }
-            // If no domain has more than half of the workers, an exchange always exists: not all
-            // workers of other domains have their replicas in this domain.
+            // If no domain has more than half of the workers, an exchange always exists: at least
+            // one worker of another domain does not have its replica in this domain.
             let next = (1..workers)
                 .map(|distance| (worker + distance) % workers)
                 .find(|&other| apart(worker, buddy[other]) && apart(other, buddy[worker]));
@@ -85,7 +85,8 @@ impl Buddies {
                 best
             }
         });
-        // Exchanges while one reduces the cost. Each reduces it by at least 1, so the loop ends.
+        // Exchanges buddies as long as an exchange reduces the cost. Each exchange reduces the cost
+        // by at least 1, so the loop ends.
         let mut is_better = true;
         while is_better {
             is_better = false;
@@ -195,7 +196,7 @@ mod tests {
                 assert_eq!(second.owner_at(buddy), worker);
             }
         }
-        // Three even domains: a replica in each.
+        // With three domains of equal size, each domain has one replica of each worker.
         let domains = [0, 0, 1, 1, 2, 2];
         let first = Buddies::place(&domains, 2);
         let second = Buddies::place_second(&domains, 2, &first);

@@ -31,7 +31,7 @@ pub struct ProcessReport {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
 pub struct DamagedReplica {
-    /// Worker whose replica it is.
+    /// Worker whose memory is replicated.
     pub worker: Worker,
     /// Process that stores the replica.
     pub at: ProcessNumber,
@@ -39,19 +39,19 @@ pub struct DamagedReplica {
 
 /// Replicas of an epoch in a joining process, equivalent to those of a worker.
 ///
-/// The process has received them in an attempt to take over that was ended by another failure, or a
-/// dead process has left them to it.
+/// The process has received the replicas in an attempt to take over that was ended by another
+/// failure, or a dead process has left the replicas to this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
 pub struct KeptReplicas {
     /// Worker whose replacement the process was to be.
     pub own: Worker,
     /// True if the process has a complete replica of that worker.
     pub has_own: bool,
-    /// Layers (1 << layer) in which it has the replica that the worker stored.
+    /// Layers (`1 << layer`) in which the process has the replica that the worker stored.
     pub layers: u64,
     /// Epoch of the replicas, the last committed one.
     pub epoch: Epoch,
-    /// Later epoch of which it has replicas, too.
+    /// Later epoch of which the process has replicas, too.
     ///
     /// The process that left the replicas died before it saw the commit of that epoch.
     pub whole: Option<Epoch>,

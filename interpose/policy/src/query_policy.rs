@@ -3,7 +3,7 @@
 use understudy_numbers::Epoch;
 use understudy_settings::SharedPages;
 
-/// Minimum number of pages (1 MiB) for which a query is faster than sending them.
+/// Minimum number of pages (1 MiB) for which a query is faster than a transfer.
 pub const MIN_QUERIED_PAGES: u64 = 256;
 /// Number of epochs between two samples.
 const EPOCHS_PER_SAMPLE: u64 = 16;
@@ -33,7 +33,7 @@ pub struct QueryHistory {
 }
 
 impl QueryHistory {
-    /// True if the buddy had enough pages for a query about all of them.
+    /// True if the buddy had enough pages for a query about all pages.
     pub fn is_worthwhile(&self) -> bool {
         self.is_worthwhile
     }
@@ -45,7 +45,8 @@ impl QueryHistory {
             SharedPages::Always if pages > 0 => PageQueryKind::All,
             SharedPages::Auto if pages < MIN_QUERIED_PAGES => PageQueryKind::Nothing,
             SharedPages::Auto if self.is_worthwhile => PageQueryKind::All,
-            // Data that is set up once is in one checkpoint, with more pages than earlier ones.
+            // Data that is set up once is in one checkpoint, which has more pages than earlier
+            // checkpoints. So a much longer checkpoint than the last queried one is sampled, too.
             SharedPages::Auto if epoch >= self.next_query || pages > 2 * self.pages => {
                 PageQueryKind::Sample
             }

@@ -13,8 +13,8 @@
 //! - [`AwaitSuccess`](AttemptStage::AwaitSuccess): all workers have restored their memory, and all
 //!   replicas exist again, so processes may resume the program.
 //!
-//! A failure can end a wait in one process after another process has passed it. Both meet again in
-//! the next generation, whose plan follows from what each of them reports.
+//! A failure can end a wait in one process after another process has passed it. Both processes meet
+//! again in the next generation, whose plan follows from what each of them reports.
 
 /// Stage of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -28,7 +28,7 @@ pub enum AttemptStage {
     AwaitAgreement,
     UndoFiles,
     AwaitFiles,
-    /// Send and receive the replicas of workers that have no good one of their own.
+    /// Send and receive the replicas of workers that have no good replica of their own.
     Fetch,
     /// Restore the memory of the program.
     Load,
@@ -51,7 +51,7 @@ pub enum AttemptStage {
 /// End of a stage in this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttemptEvent {
-    /// The stage is over; after a wait, all processes have reached it.
+    /// The stage is over; after a wait, all processes have reached the wait.
     Done,
     /// The meeting has found that the job cannot continue.
     JobLost,

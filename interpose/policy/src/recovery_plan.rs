@@ -306,14 +306,14 @@ pub fn all_replicas(redundancy: &Redundancy, workers: u32) -> Vec<ReplicaRebuild
 
 /// Returns the epochs to which all workers may return, the best one first.
 ///
-/// The best one is the last epoch that any process has committed. It is the next epoch instead if
-/// all living workers have complete replicas of it, including those of dead workers, because the
-/// dead may have committed it. If none of the dead can have committed it, the epoch with the lower
-/// cost is the best.
+/// The best one is usually the last epoch that any process has committed. If complete replicas of
+/// the next epoch exist for all workers, living and dead, the best one is the next epoch, because a
+/// dead worker may have committed the next epoch. If no dead worker can have committed it, the
+/// epoch with the lower cost is the best.
 ///
-/// The epoch before is another candidate if only dead processes have committed the last one: every
-/// living worker still has it, and undo logs reach back to it.
-/// The epoch before is the only candidate once a living worker has discarded the last epoch.
+/// The previous epoch is another candidate if only dead processes have committed the last one:
+/// every living worker still has the previous epoch, and undo logs reach back to it. The previous
+/// epoch is the only candidate once a living worker has discarded the last epoch.
 fn candidate_epochs(input: &PlanInput, dead: &[Worker]) -> Result<Vec<Epoch>, PlanFailure> {
     let workers = || input.living.iter().filter(|report| report.worker.is_some());
     let can_reach =
@@ -360,10 +360,10 @@ fn candidate_epochs(input: &PlanInput, dead: &[Worker]) -> Result<Vec<Epoch>, Pl
 
 /// True if the epoch after `committed` costs more than `committed`.
 ///
-/// The function is false unless a dead process has left replicas of `committed`, but not of the
-/// later epoch. Replicas of the later epoch would have to be sent, which can take longer than
-/// repeating the work between both epochs. If a living process is reduced, it may even need a
-/// replica that such a dead process has stored, and the job would be lost.
+/// Returns false unless a dead process has left replicas of `committed`, but not of the later
+/// epoch. Replicas of the later epoch would have to be sent, which can take longer than repeating
+/// the work between the two epochs. A living process whose replicas are reduced may even need a
+/// later replica that the dead process would have stored, and the job would be lost.
 ///
 /// A process records its replicas before it enters the vote that commits their epoch. So the dead
 /// process has not voted, and no process can have committed the later epoch.

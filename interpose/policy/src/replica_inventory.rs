@@ -1,9 +1,8 @@
 //! Replicas in one process, as the process reports them to a recovery.
 //!
 //! The module describes replicas and stores none. A worker that has run since the last recovery is
-//! described by its committed and its pending checkpoint alone.
-//! The inventory describes the other cases: replicas in a process that has not taken over yet, and
-//! replicas that were found damaged.
+//! described by its committed and its pending checkpoint alone. The inventory describes the other
+//! cases: replicas in a process that has not taken over yet, and replicas that were found damaged.
 
 use crate::process_report::{DamagedReplica, KeptReplicas};
 use understudy_numbers::{Epoch, ProcessNumber, Worker};
@@ -41,7 +40,8 @@ impl ReplicaInventory {
 
     /// Records that all processes roll back to `epoch`.
     ///
-    /// Replicas of this epoch and another one count for this epoch only; others stay as they are.
+    /// Kept replicas of `epoch` and of another epoch then count for `epoch` only. Kept replicas
+    /// that are not of `epoch` do not change.
     pub fn resolve(&mut self, epoch: Epoch) {
         if let Some(kept) = &mut self.kept
             && kept.reaches(epoch)
@@ -52,7 +52,7 @@ impl ReplicaInventory {
 
     /// Records that the own replica of `worker` will be overwritten by a received one.
     ///
-    /// Replicas of others stay valid if they are of the same epoch.
+    /// The kept replicas of other workers stay valid if they belong to `worker` and `epoch`.
     pub fn begin_fetch(&mut self, worker: Worker, epoch: Epoch) {
         self.kept = self
             .kept
@@ -89,7 +89,7 @@ impl ReplicaInventory {
 
     /// Records that the own replica of this process was found damaged.
     ///
-    /// Replicas of others that it stores stay usable.
+    /// Replicas of other workers in this process stay usable.
     pub fn drop_own(&mut self) {
         if let Some(kept) = &mut self.kept {
             kept.has_own = false;

@@ -9,11 +9,11 @@ use std::ffi::c_long;
 /// Treatment of a system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Disposition {
-    /// Executed: it only reads, or changes only this process.
+    /// Executed: the call only reads, or changes only this process.
     Pass,
     /// Query about files or the machine.
     ///
-    /// The first trial replay executes it; later replays return the recorded answer
+    /// The first trial replay executes the query; later replays return the recorded answer
     /// (`syscall_filter::queries`).
     Query,
     /// Reported as successful (0) without execution. The call returns no data.

@@ -12,7 +12,7 @@ pub struct Takeover {
     pub process: ProcessNumber,
     /// True if the process already has the worker's own replica.
     pub has_own: bool,
-    /// Layers (1 << layer) in which it already has the replica that the worker stored.
+    /// Layers (`1 << layer`) in which the process already has the replica that the worker stored.
     pub layers: u64,
 }
 
@@ -26,11 +26,11 @@ impl Takeovers {
     /// Assigns a joining process to each dead worker; `dead` are in ascending order.
     ///
     /// First choice is a process that has the worker's replicas of this epoch already, then a free
-    /// one named by a hint, then the first free one. A process with the replicas of a dead worker
-    /// is not free. Without an epoch, replicas in joining processes do not count.
+    /// process named by a hint, then the first free process. A process with the replicas of a dead
+    /// worker is not free. Without an epoch, replicas in joining processes do not count.
     ///
     /// # Panics
-    /// Panics if fewer processes join than workers are dead; the leader has enough started.
+    /// Panics if fewer processes join than workers are dead; the leader starts enough processes.
     pub fn assign(input: &PlanInput, dead: &[Worker], epoch: Option<Epoch>) -> Takeovers {
         let joining = input.joining();
         assert!(

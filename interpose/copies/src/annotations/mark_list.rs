@@ -12,7 +12,7 @@ pub struct Annotation {
     pub place: u64,
 }
 
-/// Maximum number of entries, since a program may annotate other memory each time.
+/// Maximum number of entries, because each call may annotate different memory.
 const MAX_ANNOTATIONS: usize = 64;
 
 /// Distinct annotations, in the order of their first call.

@@ -11,7 +11,7 @@ use understudy_image::pages::{self, AddrRange, PageRun};
 pub struct AnnotationState {
     /// Annotations of the program.
     pub(super) marks: StateCell<AllAnnotations>,
-    /// True if a function has not undone its changes.
+    /// True after a function has failed to undo the program's changes.
     pub(super) is_distrusted: Cell<bool>,
     /// Names of places in the program, cached because finding them is slow.
     pub(super) names: StateCell<BTreeMap<u64, String>>,
@@ -40,7 +40,7 @@ pub struct FunctionRegion {
     pub place: u64,
 }
 
-/// Annotations that are saved with a cut, because they belong to the program's time line.
+/// Annotations that are saved with a cut, because a rollback must restore them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct SavedAnnotations {
     /// Memory that is never saved (sorted).

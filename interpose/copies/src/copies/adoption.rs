@@ -33,7 +33,7 @@ pub struct AdoptedReplicas {
     pub has_own: bool,
 }
 
-/// Converts slots to sorted, disjoint runs of pages, which have the same arithmetic.
+/// Converts slots to sorted, disjoint runs of pages, for the set operations of [`pages`].
 fn slots(extents: &[Extent]) -> Vec<PageRun> {
     let run = |extent: &Extent| PageRun::between(extent.first.0, extent.first.0 + extent.len);
     pages::normalise(extents.iter().map(run).collect())
@@ -79,8 +79,9 @@ pub fn resolve_inherited(keep: &mut Replicas, agreed: Epoch) {
         own: &keep.own,
         stored: &keep.stored,
     };
-    // Slots of only one of the two epochs are released once below, even if several replicas
-    // refer to them.
+    // Each slot that only one of the two epochs uses is released once below, even if several
+    // replicas refer to the slot. So the reference counts are cleared before, and counted anew
+    // afterwards.
     keep.store.count_shares([]);
     if own.image.epoch() == agreed {
         persistent.commit(&mut keep.store);
@@ -93,7 +94,7 @@ pub fn resolve_inherited(keep: &mut Replicas, agreed: Epoch) {
     count_shares(keep);
 }
 
-/// Reads the replica store that the node manager has passed, if it is new.
+/// Reads a replica store that the node manager has passed since the last call.
 ///
 /// Returns the number of the job's recoveries at the time of the predecessor's record; `None`
 /// without a usable record.

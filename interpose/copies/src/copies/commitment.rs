@@ -145,7 +145,8 @@ fn commit_pending(rt: &Runtime, keep: &mut Replicas) -> Option<(Epoch, Instant)>
         persistent.commit(&mut keep.store);
     }
     let remains = pending.finish(&mut keep.store, &keep.helper);
-    // Changes for other workers, changes from them, and the resulting parity.
+    // With parity, an epoch uses memory for the changes to send, for the received changes, and for
+    // the resulting parity.
     let used = 3 * remains.delta.page_count();
     if keep
         .own
@@ -166,8 +167,8 @@ fn commit_pending(rt: &Runtime, keep: &mut Replicas) -> Option<(Epoch, Instant)>
     keep.own.image.elide(&remains.elided, &mut keep.store);
     return_unused(rt, keep, used);
     events::set_epoch(epoch);
-    // The logs of the epoch before stay: if this rank dies now, other workers may not have
-    // committed the new epoch, and return to the one before.
+    // The undo logs since the previous epoch stay: if this rank dies now, other workers may not
+    // have committed the new epoch, and all workers then return to the previous one.
     let before = Epoch(epoch.0.saturating_sub(1));
     user::forget_before(
         rt,

@@ -8,7 +8,7 @@ use understudy_settings::SharedPages;
 
 /// Makes a replica that was received whole refer to the own image for equal pages.
 ///
-/// The memory of these pages is returned to the kernel.
+/// The memory that the replica used for these pages is returned to the kernel.
 pub fn share_equal_pages(rt: &Runtime, keep: &mut Replicas, layer: usize) {
     if process_info::config().shared_pages == SharedPages::Never
         || world::get(rt).redundancy.is_parity()

@@ -49,7 +49,7 @@ impl PageQueries {
     /// Determines the queries to make for a checkpoint.
     pub fn determine(rt: &Runtime, delta: &Delta, histories: &[QueryHistory]) -> PageQueries {
         let setting = match world::get(rt).redundancy.is_parity() {
-            // Parity is sent, whose pages are equal to no worker's pages.
+            // Only parity is sent, and its pages do not equal any worker's pages.
             true => SharedPages::Never,
             false => process_info::config().shared_pages,
         };
@@ -69,7 +69,7 @@ impl PageQueries {
         }
     }
 
-    /// True if all pages of a layer may be sent without a query.
+    /// True if no query about this layer is due or unanswered.
     pub fn is_over(&self, layer: usize) -> bool {
         self.layers
             .get(layer)

@@ -82,7 +82,7 @@ impl EpochDescription {
     }
 }
 
-/// Creates a transfer of pages whose numbers are not those of the slots' owners.
+/// Creates a transfer of pages whose numbers [`parity`] has assigned.
 ///
 /// The pages need no checksums: the pages computed from them are verified with the checksums of the
 /// description.
@@ -98,7 +98,7 @@ fn transfer(
     transfer
 }
 
-/// Adds pages to a transfer, with numbers that differ from those of their slots' owners.
+/// Adds pages to a transfer, with the numbers that [`parity`] has assigned.
 pub fn add_pages(
     transfer: &mut Transfer,
     runs: Vec<SlotRun>,
@@ -151,7 +151,7 @@ pub struct Folding {
 impl Folding {
     /// Allocates memory for the result; the computation is added to `combine`.
     ///
-    /// `payloads` are those of the layers.
+    /// `payloads` has one entry for each layer.
     ///
     /// # Errors
     /// Fails if the page store has no room for the result.

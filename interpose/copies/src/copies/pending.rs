@@ -39,7 +39,7 @@ pub struct CapturedState {
     pub delta: Delta,
     /// State outside of pages.
     pub state: EncodedState,
-    /// Pages that are elided here after the commit (sorted).
+    /// Pages that this process elides after the commit (sorted).
     pub elided: Vec<PageRun>,
     pub began: Instant,
 }
@@ -59,9 +59,10 @@ pub struct PendingCheckpoint {
     changes: Vec<Delta>,
     /// Deduplication queries that precede the pages.
     queries: PageQueries,
-    /// Transfers of each layer.
+    /// Transfer of each layer.
     ///
-    /// Each goes to the buddy, and comes from the worker whose buddy this worker is.
+    /// A transfer sends to the buddy of the layer, and receives from the worker whose buddy in this
+    /// layer is this worker.
     transfers: Vec<Transfer>,
     /// Complete received data, and their length by layer.
     received: Option<(ReceivedReplicas, Vec<u64>)>,
@@ -78,7 +79,7 @@ pub struct CheckpointResult {
     pub delta: Delta,
     /// State outside of pages.
     pub state: EncodedState,
-    /// Pages that are elided here (sorted).
+    /// Pages that this process elides (sorted).
     pub elided: Vec<PageRun>,
     /// Data received from other workers.
     pub received: Option<ReceivedReplicas>,
@@ -139,9 +140,9 @@ impl PendingCheckpoint {
         pending
     }
 
-    /// Starts to send whole replicas, without their checksums, to buddies without a query.
+    /// Starts to send the changed pages, without checksums, to buddies without a query.
     ///
-    /// With parity, nothing can be sent yet.
+    /// With parity, nothing can be sent before the changes of the parity are computed.
     pub fn ship_copies(&mut self, rt: &Runtime, store: &PageStore) -> mpi::Result<()> {
         if world::get(rt).redundancy.is_parity() {
             return Ok(());

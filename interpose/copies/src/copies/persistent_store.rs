@@ -114,8 +114,9 @@ impl ReplicaRecord {
 impl ReplicaSet<'_> {
     /// True if pages are missing that only a replay or a file restores.
     ///
-    /// A replay and a file need more than the recorded data. `reversible` pages are missing in the
-    /// own replica only, and the buddy stores them.
+    /// A replacement could not use such replicas, because a replay or a file needs more than the
+    /// recorded data. `reversible` pages may be missing: they are missing in the own replica only,
+    /// and the buddy stores them.
     fn is_reduced(self, reversible: &[PageRun]) -> bool {
         let is_reduced = |copy: &Replica| copy.script.is_some() || !copy.image.absent().is_empty();
         let is_own_reduced = self.own.script.is_some()

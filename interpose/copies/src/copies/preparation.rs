@@ -30,9 +30,10 @@ impl Preparation {
 
     /// Makes memory present for the pages that the program has probably changed.
     ///
-    /// The first write to a page after a capture is a page fault, because of the write protection
-    /// or of new memory. `known` is the number of pages of the last checkpoint. Only the first call
-    /// for each checkpoint does something.
+    /// The number of page faults estimates the number of changed pages: the first write to a page
+    /// after a capture is a page fault, because the page is write-protected or new. `known` is the
+    /// number of pages of the last checkpoint. Only the first call for each checkpoint does
+    /// something.
     pub(super) fn prepare(&mut self, rt: &Runtime, next: Epoch, known: u64, store: &mut PageStore) {
         if self.epoch == Some(next) {
             return;
@@ -41,7 +42,8 @@ impl Preparation {
         let now = MemoryUse::now();
         let grown = now.resident.saturating_sub(self.captured.resident);
         let faults = now.faults.saturating_sub(self.captured.faults);
-        // Faults that concern other memory count too, but no page is captured twice.
+        // Faults in other memory are counted, too. But no page is captured twice, so the known and
+        // the new pages are an upper limit.
         let pages = faults.min(known + grown).max(grown);
         if headroom::check_room(rt, pages * PAGE_SIZE as u64).is_ok() {
             self.thread = Some(Prefault::start_beside_program(

@@ -1,8 +1,8 @@
-//! Two records in one file, one of which is valid whenever the writer dies.
+//! Two records in one file, of which one is valid whenever the writer dies.
 //!
-//! Before the first write, none is valid. A record is written in place of the older one. Its head,
-//! which lies in one page, is cleared first and written last. So a killed process leaves the newer
-//! record, the older one, or both, each with its checksum.
+//! Only before the first complete write, none is valid. A record is written in place of the older
+//! one. Its head, which lies in one page, is cleared first and written last. So a killed process
+//! leaves the newer record, the older record, or both, each with its checksum.
 
 use std::fs::File;
 use std::io;

@@ -51,7 +51,7 @@ impl Replica {
         }
     }
 
-    /// Changes a bit of every page, or of one in the middle, for tests.
+    /// Changes a bit of every page, or of one page in the middle, for tests.
     pub fn damage_pages(&mut self, every: bool, store: &PageStore) {
         let runs = self.image.runs();
         let slots = |run: &SlotRun| run.slot.0..run.slot.0 + run.pages.pages;

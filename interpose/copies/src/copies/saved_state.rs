@@ -12,7 +12,7 @@ use bincode::config::standard;
 
 /// Magic number and version of the encoding.
 ///
-/// The version is bumped with any change of a type in [`SavedState`].
+/// Any change of a type in [`SavedState`] increments the version.
 const MAGIC: u32 = u32::from_le_bytes(*b"uss\x25");
 
 /// State of a rank outside of its pages.
@@ -37,7 +37,7 @@ pub struct SavedState {
     pub user: user::ProgramState,
 }
 
-/// Borrowed form of [`SavedState`]; the fields of both have one order.
+/// Borrowed form of [`SavedState`], with the fields in the order of that type.
 #[derive(bincode::Encode)]
 struct BorrowedState<'a> {
     magic: u32,

@@ -3,7 +3,7 @@
 //! A transfer begins with a *head*, one message of at most [`HEAD_BYTES`], for which the receiver
 //! has room. The head contains the lengths and checksums of header and state. It also contains
 //! header and state if both fit; otherwise they follow in separate messages. Then the pages and
-//! their checksums are sent. The checksums may still be in computation when the pages are sent.
+//! their checksums are sent. The checksums may be computed while the pages are sent.
 //!
 //! Before the transfer, the sender can query which of the pages the receiver has itself. The query
 //! is sent as a head of its own, and after the answer the receiver waits for the next head.
@@ -76,7 +76,7 @@ impl Payload {
         }
     }
 
-    /// Returns the pages, sorted, whose slots the caller then owns, and the state.
+    /// Returns the pages (sorted) and the state; the caller then owns the pages' slots.
     pub fn into_parts(self) -> (Vec<SlotRun>, EncodedState) {
         (self.incoming.into_runs(), self.state)
     }
@@ -146,7 +146,7 @@ pub struct Transfer {
     /// Receive of the answer to a query.
     answer: Option<InFlight<Vec<u8>>>,
     query: Option<PageQuery>,
-    /// Slots that the last answer has reported, with one reference each.
+    /// Slots that the last answer has reported; the transfer has one reference to each.
     shared_slots: Vec<SlotRun>,
 }
 
@@ -297,8 +297,8 @@ impl Transfer {
         for index in 0..self.outgoing.chunks.len() {
             let chunk = self.outgoing.chunks[index];
             // SAFETY: slots of the image or delta from which `outgoing` was made. They are released
-            // when the transfer is done, or has been given up after a failure, which is after all
-            // processes have left the MPI instance.
+            // when the transfer is done. After a failure they are released when the transfer is
+            // given up, after all processes have left the MPI instance.
             let pages = unsafe { PageSlots::new(chunk.ptr.cast_mut(), chunk.len) };
             self.send(TransferBuffer::Pages(pages), to, tag::PAGES)?;
         }
@@ -388,8 +388,8 @@ impl Transfer {
         self.incoming = Some(incoming);
         for chunk in &chunks {
             // SAFETY: slots of `incoming`, which gives access to them only after the step is
-            // complete, and releases them only if the transfer is given up, which is after all
-            // processes have left the MPI instance.
+            // complete. It releases them only if the transfer is given up, after all processes have
+            // left the MPI instance.
             let pages = unsafe { PageSlots::new(chunk.ptr, chunk.len) };
             self.receive(TransferBuffer::Pages(pages), tag::PAGES)?;
         }

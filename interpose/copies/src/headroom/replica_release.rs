@@ -4,8 +4,8 @@
 //! and a program may allocate memory for long between two MPI calls. So the thread frees the pages
 //! of replicas at any moment, without a lock. This is safe, since it only damages replicas: freed
 //! pages read as zeros, and every page of a replica is verified with its checksum before its use.
-//! Checksums computed after the damage would hide it. So the flag is set first, and code that
-//! computes checksums reads the flag afterwards ([`is_memory_released`]).
+//! Checksums computed after the damage would hide it. So a flag is set before pages are freed, and
+//! code that computes checksums reads the flag after the computation ([`is_memory_released`]).
 
 use super::reserve::{allocating_workers, budget, reserve};
 use crate::{role, system_calls};
@@ -61,7 +61,8 @@ pub fn watch(rt: &Runtime, copies: ArenaFiles) {
 
 /// Runs the polling thread while the job is protected.
 fn poll(allocating: u64) {
-    // Files of proc(5) would otherwise use numbers of the program's next files.
+    // Otherwise the descriptors of files of proc(5) would take the numbers that the program's next
+    // files must get.
     system_calls::separate_descriptors();
     let mut ample = u64::MAX;
     while role::is_protected() {

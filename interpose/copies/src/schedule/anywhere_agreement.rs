@@ -11,9 +11,9 @@ pub struct AnywhereAgreement {
     pub vote: Option<MaxAllreduce>,
     /// Time until which the entry of a collective waits for this vote.
     pub waits_until: Option<Instant>,
-    /// Number of later entries of collectives that may wait as long for this vote.
+    /// Number of later entries of collectives that may each wait equally long for this vote.
     pub further_waits: u32,
-    /// Time of this worker's second vote, from which the worker may be stopped.
+    /// Time of this worker's second vote; the worker may have been stopped since.
     pub stood_since: Option<Instant>,
 }
 

@@ -24,8 +24,9 @@ impl ScheduleState {
     }
 }
 
-/// Vote on a collective, of the thread with this control block, that is under way.
+/// Vote under way on a collective that a thread is about to enter.
 pub struct CollectiveVote {
+    /// Control block of the thread.
     pub thread: usize,
     /// This process's vote, and the minimum of all members.
     pub numbers: InFlight<Vec<u64>>,
@@ -35,21 +36,21 @@ pub struct CollectiveVote {
 pub struct CutState {
     /// Part that is saved.
     pub schedule: Schedule,
-    /// First candidate that requires an action.
+    /// Number of the first cut point that requires an action.
     ///
-    /// Candidate of the next decision, or every candidate while a vote needs polling.
+    /// The number is that of the next decision, or 0 while a vote must be polled at each cut point.
     pub next_action: u64,
-    /// Vote for the next decision: end of the interval, and time of a candidate.
+    /// Vote for the next decision: end of the interval, and time per cut point.
     pub vote: Option<MaxAllreduce>,
     /// Time of the last cut that was taken or refused.
     pub last: Option<Instant>,
     /// Number of successive intervals in which a worker has refused the cut.
     pub refusals: u32,
-    /// Time and candidate of the last decision, to measure the time per candidate.
+    /// Time and cut point of the last decision, to measure the time per cut point.
     pub decided: Option<(Instant, u64)>,
-    /// True if the next candidate is the call to which the program was rewound.
+    /// True if the next cut point is the call to which the program was rewound.
     ///
-    /// The call was a cut already.
+    /// A cut was already taken at this call.
     pub resumed: bool,
     /// Cost of checkpoints here, and the interval that follows from the maximum cost.
     pub pace: JobPace,
@@ -64,8 +65,9 @@ pub struct CutState {
     /// Votes of threads at entries of collectives, if several threads call MPI concurrently.
     pub gatherings: EntryVotes,
     pub collective_votes: Vec<CollectiveVote>,
-    /// Constructors that threads are about to enter, without a communicator of all their
-    /// processes.
+    /// Constructors that threads are about to enter.
+    ///
+    /// Only constructors without a communicator of exactly the calling processes are included.
     pub assemblies: Assemblies,
     /// Control messages in flight.
     pub control_messages: SendQueue,

@@ -1,9 +1,9 @@
 //! Allocation of the slots of a store: used, free, or retained.
 //!
-//! A released slot is not free yet in three cases: another replica refers to it ([`ShareCounts`]);
-//! it is still being read ([`PageStore::pin`]); or the persistent record of the replicas refers to
-//! it, by which another process would find them ([`PageStore::protect`]). The memory is in
-//! [`Arena`].
+//! A released slot is not free yet in three cases: another replica refers to the slot
+//! ([`ShareCounts`]); a thread still reads the slot ([`PageStore::pin`]); or a record of the
+//! persistent replica store refers to the slot ([`PageStore::protect`]), which another process
+//! needs if this process dies. The memory is in [`Arena`].
 #![allow(unsafe_code)]
 
 use super::arena::{Arena, ArenaFiles, GROW_STEP};
@@ -18,14 +18,14 @@ use std::collections::BTreeMap;
 
 /// Maximum number of free extents that an allocation prefers to new memory.
 ///
-/// Each extent is copied and sent by itself.
+/// The number is low because each extent is copied and sent separately.
 const MAX_FRAGMENTS: usize = 8;
 
 /// An arena of page slots with a coalescing free list.
 #[derive(Debug)]
 pub struct PageStore {
     arena: Arena,
-    /// End of the highest slot that is not free; the free list lies below.
+    /// End of the highest slot that is not free; all free extents lie below.
     top: u64,
     /// Number of used slots.
     live: u64,

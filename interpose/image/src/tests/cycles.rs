@@ -1,4 +1,4 @@
-//! Capture, change and restore of one kind of change at a time, with both trackers.
+//! Capture, change and restore of memory with both trackers, for each kind of change.
 
 #![allow(unsafe_code)]
 
@@ -359,7 +359,7 @@ fn an_abandoned_delta_is_in_the_next_one_and_in_a_rollback() {
     });
 }
 
-/// A capture with omitted pages, which it write-protects, is abandoned; a rollback restores them.
+/// Omitted pages that an abandoned capture has write-protected are restored by a rollback.
 #[test]
 fn what_an_abandoned_delta_left_out_is_put_back() {
     with_each(|choice| {
@@ -423,7 +423,7 @@ fn excluded_ranges_are_left_alone() {
     });
 }
 
-/// Automatic selection always returns a tracker, and prints why it is a fallback.
+/// Automatic selection always returns a tracker; the test prints the reason for a fallback.
 #[test]
 fn automatic_selection_returns_a_tracker() {
     let auto = crate::track::Tracker::select(Tracking::Auto).unwrap();

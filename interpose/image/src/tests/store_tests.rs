@@ -125,8 +125,10 @@ fn churn_does_not_let_the_arena_creep() {
     assert!(store.live() + store.free_slots() < 3 * 10_000 + 16384);
 }
 
-/// Each delta is a few pages longer than the delta before. The arena stays as long as its most
-/// used slots, although no freed extent is long enough for the next delta.
+/// Each delta is a few pages longer than the previous delta.
+///
+/// No freed extent is long enough for the next delta. Nevertheless the arena hardly grows beyond
+/// the maximum number of slots in use.
 #[test]
 fn deltas_of_growing_length_do_not_spread_over_the_arena() {
     let mut store = new_store(1 << 20);

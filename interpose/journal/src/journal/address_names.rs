@@ -8,12 +8,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use understudy_image::vmas::{self, Vma};
 
-/// Address, later relative to the file's base, and the index of the requested address.
+/// Address (later: offset in the file), and the index of the requested address.
 type FileOffset = (u64, usize);
 /// Start, length and name of a function.
 type Function<'a> = (u64, u64, &'a str);
 
-/// Returns the names of addresses, with the program's files as they are mapped now.
+/// Returns the names of addresses, by the files that are mapped there now.
 ///
 /// Large libraries have many functions, so only the functions that contain an address are resolved.
 pub fn names(addresses: &[u64]) -> Vec<String> {
@@ -44,7 +44,7 @@ fn base(vmas: &[Vma], path: &[u8]) -> u64 {
 fn name_in_file(path: &[u8], base: u64, mut wanted: Vec<FileOffset>, names: &mut [String]) {
     let bytes = std::fs::read(OsStr::from_bytes(path)).unwrap_or_default();
     let file = object::File::parse(&*bytes).ok();
-    // Executables that are not position-independent are mapped at their own addresses.
+    // Executables that are not position-independent are mapped at the addresses of their symbols.
     let is_fixed = file
         .as_ref()
         .is_some_and(|file| file.kind() == object::ObjectKind::Executable);
@@ -69,7 +69,7 @@ fn name_in_file(path: &[u8], base: u64, mut wanted: Vec<FileOffset>, names: &mut
 
 /// Finds the function around each of these sorted offsets.
 ///
-/// Returns the function that begins last if functions overlap.
+/// The function that begins last is returned if functions overlap.
 fn functions<'a>(file: &'a object::File<'a>, wanted: &[FileOffset]) -> Vec<Option<Function<'a>>> {
     let mut found: Vec<Option<Function<'a>>> = vec![None; wanted.len()];
     for symbol in file.symbols().chain(file.dynamic_symbols()) {

@@ -48,7 +48,7 @@ pub enum BreakpointError {
     Format(#[from] object::Error),
     #[error("the program has no function of this name; `nm -C` lists them")]
     NoSymbol,
-    /// Several functions with the name, for example with different arguments.
+    /// Several functions have this name, for example with different arguments.
     #[error(
         "the program has {0} functions of this name; `nm` lists their symbols, of which one can \
          be named"
@@ -89,8 +89,8 @@ impl Breakpoint {
             if fd < 0 {
                 return Err(BreakpointError::Refused(io::Error::last_os_error()));
             }
-            // The descriptor is moved above the program's: the program's next file must get the
-            // number that it would get without the runtime.
+            // The descriptor is moved above those of the program: the program's next file must get
+            // the number that it would get without the runtime.
             let low = OwnedFd::from_raw_fd(fd as i32);
             match libc::fcntl(
                 low.as_raw_fd(),

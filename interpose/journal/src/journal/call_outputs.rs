@@ -163,7 +163,7 @@ impl<'a> Call<'a> {
 
     /// Passes the pieces of memory of an output to `piece`.
     ///
-    /// A message buffer has received at most `bytes` bytes of data.
+    /// `bytes` limits the data that are passed for a message buffer.
     pub fn pieces(
         &self,
         rt: &Runtime,

@@ -27,7 +27,7 @@ pub struct Written {
 
 /// Slot of the last record: data of receives that were complete at the last cut.
 ///
-/// The program had not called the completion of these receives yet.
+/// The program had not yet made the calls that complete these receives.
 pub const END_SLOT: u16 = u16::MAX;
 
 /// The outcome of a call.

@@ -16,9 +16,12 @@ pub fn readable(symbol: &str) -> Cow<'_, str> {
 /// An unnamed namespace cannot be written in the source.
 const IGNORED_PARTS: [&str; 2] = ["(anonymous namespace)::", " "];
 
-/// True if `wanted` denotes this symbol: `Solver::run` and `Solver::run(int)`.
+/// True if `wanted` denotes this symbol, with or without the types of arguments.
+///
+/// For example, `Solver::run` and `Solver::run(int)` denote `_ZN6Solver3runEi`.
 pub fn denotes(wanted: &str, symbol: &str) -> bool {
-    // The symbol of a part of a function that the compiler has split off, such as `.cold`.
+    // A symbol with a dot is that of a part that the compiler has split off from a function, such
+    // as `.cold`.
     if symbol.contains('.') {
         return false;
     }
@@ -37,7 +40,7 @@ pub fn denotes(wanted: &str, symbol: &str) -> bool {
 }
 
 fn demangled(symbol: &str, options: &DemangleOptions) -> Option<String> {
-    // The demangler also accepts names of types, which are ordinary words.
+    // The demangler also accepts mangled types: the C function `i` would become `int`.
     if !symbol.starts_with("_Z") {
         return None;
     }

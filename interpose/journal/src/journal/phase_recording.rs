@@ -17,10 +17,10 @@ use understudy_settings::InitEndRule;
 /// Starts the recording of a phase.
 ///
 /// `MPI_Init`, or the cut for the epoch `base`, is about to return to the program. The recording
-/// ends at a cut at which all workers agree, each of them by its rule. It is abandoned if the
-/// journal exceeds the result of `limit`, if the program creates threads, or at a call that cannot
-/// be recorded. If `records` is false, only the end of the phase is detected, and no journal is
-/// written.
+/// ends at a cut at which all workers agree to end, each by its own rule. The recording is
+/// abandoned if the journal exceeds the result of `limit`, if the program creates threads, or at a
+/// call that cannot be recorded. If `records` is false, only the end of the phase is detected, and
+/// no journal is written.
 pub fn start(
     rt: &Runtime,
     rule: &InitEndRule,
@@ -248,7 +248,7 @@ pub fn end_at_cut(rt: &Runtime, epoch: Epoch) {
     }
     if let RecordingStage::On(mut phase) = stop(rt) {
         phase.recorder.finish(rt);
-        // Hashed now: later the arguments on the program's stack are overwritten.
+        // The arguments are hashed now, because those on the stack may be overwritten later.
         phase.end = arch::top_frame().and_then(|frame| {
             // SAFETY: the frame is that of the call at which the cut is taken.
             let frame = unsafe { &*frame };

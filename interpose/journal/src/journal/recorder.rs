@@ -114,7 +114,7 @@ impl Recorder {
 
     /// Stores the pieces that a request writes when it completes.
     ///
-    /// The request's handle is the last output of the call that started it.
+    /// The call has written the request's handle, from which the request's index follows.
     fn store_request_pieces(
         &mut self,
         rt: &Runtime,
@@ -138,7 +138,7 @@ impl Recorder {
     /// Records that a call has completed a request, or has reported its completion.
     ///
     /// `bytes` is the number of bytes that a receive has received. The request still exists if
-    /// `stays` is true: it is persistent, or was completed by `MPI_Request_get_status`.
+    /// `stays` is true: the request is persistent, or `MPI_Request_get_status` was called.
     pub fn record_completion(&mut self, index: u32, bytes: Option<usize>, stays: bool) {
         let Some(pieces) = self.pieces_by_request.get(&index) else {
             return;
@@ -158,8 +158,8 @@ impl Recorder {
 
     /// Ends the journal at the last cut.
     ///
-    /// The last record contains the data of receives that are complete, but of which the program
-    /// has not called the completion yet.
+    /// The last record contains the data of receives that are complete, although the program has
+    /// not yet made the calls that complete them.
     pub fn finish(&mut self, rt: &Runtime) {
         let mut indices: Vec<u32> = self.pieces_by_request.keys().copied().collect();
         indices.sort_unstable();

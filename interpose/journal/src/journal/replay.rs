@@ -74,7 +74,7 @@ pub unsafe fn run(
 /// Returns the answer to the call in the top frame.
 extern "C" fn answer() -> AnsweredResult {
     let rt = DOOR.get();
-    // The borrow must end here, because `end_replay` drops no values.
+    // The borrow must end before `end_replay`, which leaves this stack without dropping values.
     let answer = match &mut *rt.journal.replay.borrow_mut() {
         Some(progress) => progress.answer(),
         None => Err(ReplayEnd {

@@ -1,8 +1,9 @@
 //! Rows of the call table: arguments and outputs of procedures and clock functions.
 //!
 //! An output consists of units, whose number is the product of the output's amounts. For example,
-//! the receive buffer of `MPI_Gather` at the root consists of `recvcount` × members of the
-//! communicator units of the type `recvtype`; other members have no such output.
+//! the receive buffer of `MPI_Gather` at the root consists of units of the type `recvtype`. Their
+//! number is `recvcount` times the number of members. Members other than the root have no such
+//! output.
 
 /// Index of an argument that is an integer or points to integers, and their size.
 ///
@@ -35,15 +36,15 @@ pub enum Amount {
     /// Integer to which the argument points.
     PointedValue(Numbers),
     Constant(u32),
-    /// Members of the communicator; of the remote group of an intercommunicator.
+    /// Number of members of the communicator, or of an intercommunicator's remote group.
     Members,
-    /// Processes that send to this process in the communicator's topology.
+    /// Number of processes that send to this process in the communicator's topology.
     Neighbours,
     /// This process's entry of an array of counts.
     OwnCount(Numbers),
     /// End of the last block, from arrays of counts and displacements.
     ///
-    /// Blocks exist for each neighbour if the flag is true, else for each member.
+    /// The arrays have an entry for each neighbour if the flag is true, else for each member.
     Span(Numbers, Numbers, bool),
 }
 

@@ -9,7 +9,7 @@
 //! - Harmless calls are executed.
 //! - Queries about files are answered from the record of the first trial replay (`queries`).
 //! - Files that the program opens are replaced by files in memory, with the recorded contents or
-//!   empty (`files`). Directories, devices, libraries and very long files are opened themselves.
+//!   empty (`files`). Directories, devices, libraries and very long files are not replaced.
 //! - Other changes return success without effect.
 //! - A call that cannot be emulated ends the replay.
 //!

@@ -9,7 +9,7 @@ use std::ffi::c_void;
 use std::sync::Arc;
 use understudy_objects::Runtime;
 
-/// Limit of pieces in the journal; a datatype with more pieces becomes one piece.
+/// Limit of pieces in the journal; a datatype with more becomes one piece with gaps.
 const MAX_PIECES: usize = 1 << 16;
 
 /// Type map of a datatype.

@@ -5,7 +5,9 @@ use crate::max_reduction::Numbers;
 use crate::pace::Terms;
 use std::time::Duration;
 
-/// Maximum number of attempts in direct succession, each ended only by a worker that resumed.
+/// Maximum number of attempts in direct succession.
+///
+/// The next attempt follows directly if the last one has ended only because a worker resumed.
 const MAX_ATTEMPTS: u32 = 6;
 /// Delay of the next attempt after a worker has given up.
 ///
@@ -48,9 +50,9 @@ pub enum VoteAction {
 /// State of a worker when a vote begins or ends.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WorkerState {
-    /// True if this worker objects to a cut outside of candidates.
+    /// True if this worker objects to a cut outside of collective cut points.
     pub objects: bool,
-    /// Number of candidates that it has passed.
+    /// Number of collective cut points ([`crate::candidate_schedule`]) that the worker has passed.
     pub candidates: u64,
 }
 
@@ -107,8 +109,8 @@ impl AgreementVotes {
                     .end_first_vote(objection == 0, !state.objects);
                 (agrees, VoteKind::Second)
             }
-            // If some workers have passed more candidates than others, messages of a collective are
-            // in flight.
+            // If some workers have passed more collective cut points than others, messages of a
+            // collective are in flight.
             VoteKind::Second => {
                 let all_agree = objection == 0 && most == -inverted_least;
                 (self.agreement.end_second_vote(all_agree), VoteKind::Third)
@@ -152,7 +154,7 @@ impl AgreementVotes {
 
     /// Returns true if this worker gives up, as it has been stopped for long.
     ///
-    /// Other workers may wait for it outside of MPI.
+    /// Other workers may wait for this worker outside of MPI.
     pub fn give_up_after(&mut self, stopped: Duration, min_stop_time: Duration) -> bool {
         let gives_up = self.agreement.may_resume() && stopped >= self.stop_time.max(min_stop_time);
         self.has_given_up |= gives_up;

@@ -209,7 +209,7 @@ impl AssemblyTestJob {
 
     /// Simulates the library.
     ///
-    /// A round ends after all votes, a call when all members are inside.
+    /// A round ends after all votes, and a call ends when all members are inside.
     fn simulate_library(&mut self, number: usize) {
         let members = self.calls[number].members().len();
         if let Call::Collective(comm) = &mut self.calls[number]

@@ -195,7 +195,7 @@ fn replicas_from_an_earlier_attempt_count_as_copies() {
         with_replicas(5, 1, 0, 2),
     ];
     assert_eq!(lost_worker(&living, 4), Some(1));
-    // Worker 1 stored the replica of worker 0, which its successor has received.
+    // Worker 1 stored the replica of worker 0. The successor of worker 1 has received this replica.
     let living = [
         worker(2, 2, 2),
         worker(3, 3, 2),

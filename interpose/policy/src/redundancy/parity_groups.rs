@@ -20,14 +20,15 @@ pub struct ParityGroups {
 impl ParityGroups {
     /// Forms groups of about `size` workers.
     ///
-    /// Members of a group are, if possible, in different domains; `domains` has each worker's.
+    /// Members of a group are, if possible, in different domains. `domains` contains the domain
+    /// of each worker.
     pub fn place(domains: &[u32], size: u32) -> ParityGroups {
         let workers = domains.len();
         // A group of one worker could not store parity.
         let count = workers.div_ceil(size as usize).min(workers / 2).max(1);
         let mut dealt: Vec<Worker> = Worker::all(workers as u32).collect();
-        // Workers are dealt domain by domain, so that workers of one domain get into different
-        // groups, as far as there are enough groups.
+        // Workers are distributed domain by domain, so that workers of one domain get into
+        // different groups, as far as there are enough groups.
         dealt.sort_by_key(|&worker| domains[worker.index()]);
         let mut members = vec![Vec::new(); count];
         for (index, worker) in dealt.into_iter().enumerate() {

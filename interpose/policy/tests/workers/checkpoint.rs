@@ -7,7 +7,7 @@ use understudy_policy::max_reduction::{MaxReduction, ReductionAction};
 use understudy_policy::pending_stages::{PendingAction, PendingStage};
 use understudy_policy::redundancy::Redundancy;
 
-/// A worker in the checkpoint.
+/// Worker that takes part in the checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Participant {
     stage: PendingStage,

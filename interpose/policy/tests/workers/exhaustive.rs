@@ -9,7 +9,7 @@ use understudy_policy::redundancy::Redundancy;
 use understudy_settings::Scheme;
 
 const WORKERS: u32 = 5;
-/// Node of each worker; each node has one or two.
+/// Node of each worker; each node has one or two workers.
 const NODES: [u32; WORKERS as usize] = [0, 0, 1, 1, 2];
 
 /// Returns all failures of one process.
@@ -123,8 +123,9 @@ fn attempt_states(start: Job, explored: &mut Explored) -> Vec<Job> {
 
 /// Returns the states after one of these failures.
 ///
-/// Survivors notice a failure at any later moment. They proceed only as far as the others have
-/// come, so these later states are among those without the failure.
+/// Survivors notice a failure at any later moment. Until then they proceed only as far as the
+/// stages of the failed processes permit. So the states at these moments are also states without
+/// the failure, from each of which the exploration lets a process fail.
 fn after_failure(state: &Job, failures: Vec<Failure>) -> Vec<Job> {
     let failed = failures.into_iter().map(|failure| {
         let mut job = state.clone();

@@ -157,7 +157,7 @@ impl Job {
                     && !is_damaged(worker, process.number)
             })
         };
-        // A living worker rolls back to what it has itself.
+        // A living worker can roll back only to an epoch of which its own process has replicas.
         let can_reach = |epoch: Epoch| {
             self.processes.iter().all(|process| {
                 process.worker.is_none()
@@ -339,7 +339,7 @@ impl Job {
         self.stage(index) == AttemptStage::AwaitLoads
     }
 
-    /// A process finds its replica damaged, so all processes begin another attempt.
+    /// Makes a process find its replica damaged; all processes then begin another attempt.
     ///
     /// With `stored`, the process also finds damaged the whole replicas that it stores for others.
     pub fn find_damage(&mut self, index: usize, stored: bool) {
@@ -366,7 +366,7 @@ impl Job {
         self.begin_next_attempt();
     }
 
-    /// Processes fail, others replace them, and all begin another attempt.
+    /// Makes processes fail; others replace them, and all begin another attempt.
     pub fn fail(&mut self, failure: &Failure) {
         for &index in &failure.failed {
             let record = self.processes[index].record;

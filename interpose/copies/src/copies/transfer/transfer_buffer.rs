@@ -27,8 +27,8 @@ impl PageSlots {
     }
 }
 
-// SAFETY: vectors, whose own implementations have the proof, and slots by the contract of
-// `PageSlots::new`. The memory of the page store is never unmapped.
+// SAFETY: vectors fulfil the contract by their own implementations of `Buffer`. Slots fulfil it by
+// the contract of `PageSlots::new`, and the memory of the page store is never unmapped.
 unsafe impl Buffer for TransferBuffer {
     fn memory(&mut self) -> (*mut c_void, usize) {
         match self {

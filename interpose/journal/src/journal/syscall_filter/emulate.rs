@@ -136,7 +136,7 @@ fn total(list: i64, count: i64) -> i64 {
     list.iter().map(|buffer| buffer.iov_len as i64).sum()
 }
 
-/// Passes a change of a file in memory; any other change returns `pretended`.
+/// Passes changes of files in memory; for other files the call returns `pretended`.
 fn pass_for_memory_file(filter: &FilterState, descriptor: i64, pretended: i64) -> CallDisposition {
     if files::is_memory_file(filter, descriptor) {
         CallDisposition::Pass
@@ -249,8 +249,8 @@ fn set_mask(a: &[i64; 6]) -> CallDisposition {
 
 /// Emulates sigaltstack(2).
 ///
-/// The real alternate stack is not changed: signal handlers of the program that run later would run
-/// on another stack.
+/// The real alternate stack stays: after a change, signal handlers of the program that run later
+/// would run on another stack.
 fn set_alternate_stack(filter: &mut FilterState, a: &[i64; 6]) -> CallDisposition {
     let mut real = [0u64; STACK_WORDS];
     // SAFETY: sigaltstack(2) fills the structure, which is long enough.
@@ -264,9 +264,9 @@ fn set_alternate_stack(filter: &mut FilterState, a: &[i64; 6]) -> CallDispositio
     CallDisposition::ReturnValue(0)
 }
 
-/// Emulates a call that arms a timer, which never expires.
+/// Emulates a call that arms a timer; the timer never expires.
 ///
-/// Writes the value of a timer that is not armed to address `old`.
+/// Writes zeros, the value of a disarmed timer, to address `old`.
 fn answer_timer(old: i64) -> CallDisposition {
     exchange(&mut [0u8; TIMER], 0, old);
     CallDisposition::ReturnValue(0)

@@ -1,6 +1,7 @@
 //! Files of a replay, which are files in memory (memfd_create(2)).
 //!
-//! Files that the program reads have their recorded contents. Files that it creates are empty.
+//! Files that the program reads have their recorded contents. Files that the program creates are
+//! empty.
 //!
 //! A *key* identifies a call: the system call's number with the arguments that determine its
 //! outcome. The *name* of a file is the key of its open(2) without the flags. A file that the
@@ -363,7 +364,7 @@ pub fn is_memory_file(filter: &FilterState, descriptor: i64) -> bool {
     file_id(descriptor).is_some_and(|id| filter.memory_files.contains(&id))
 }
 
-/// Returns the recorded stat(2) result for the file whose contents a descriptor has.
+/// Returns the recorded stat(2) result of the file that a file in memory replaces.
 pub fn recorded_stat(filter: &FilterState, descriptor: i64) -> Option<&[u8]> {
     if filter.stats.is_empty() {
         return None;
@@ -371,11 +372,11 @@ pub fn recorded_stat(filter: &FilterState, descriptor: i64) -> Option<&[u8]> {
     filter.stats.get(&file_id(descriptor)?).map(Vec::as_slice)
 }
 
-/// Replaces a file that was open before the phase began, in its descriptor.
+/// Replaces the open file description of a descriptor that was open before the phase.
 ///
 /// The program gets a file in memory with the recorded contents, or the file itself, opened once
-/// more: this process shares the open file description with the worker, whose file position must
-/// not change.
+/// more. The reason is that this process shares the old open file description with the worker,
+/// whose file position must not change.
 pub fn replace_open_file(
     filter: &mut FilterState,
     descriptor: c_int,

@@ -30,7 +30,7 @@ enum AnswerLength {
 struct Query {
     /// Arguments that are strings.
     texts: &'static [usize],
-    /// Arguments besides the texts that determine the answer.
+    /// Arguments other than texts that determine the answer.
     values: &'static [usize],
     /// Argument that points to the output, and the output's length.
     answer: Option<(usize, AnswerLength)>,

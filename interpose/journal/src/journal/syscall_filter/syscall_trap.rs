@@ -160,9 +160,9 @@ extern "C" fn on_sigsys(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void)
 
 /// Returns the disposition of a system call.
 ///
-/// The state of the filter is taken out of its cell meanwhile. If a signal handler of the program
-/// interrupts this function and makes a call that needs the state, the replay ends. System calls of
-/// the runtime's allocator do not need the state.
+/// The state of the filter is taken out of its cell while the call is handled. If a signal handler
+/// of the program interrupts this function and makes a call that needs the state, the replay ends.
+/// System calls of the runtime's allocator do not need the state.
 fn decide(rt: &Runtime, number: c_long, arguments: &[i64; 6]) -> CallDisposition {
     let answer = match syscall_dispositions::disposition_of(number) {
         Disposition::Pass => return CallDisposition::Pass,

@@ -25,7 +25,7 @@ fn left_replicas_need_no_other_process() {
         layers: 1,
         ..takeover(worker, process)
     };
-    // A worker dies with its buddy, then all workers die.
+    // In the first case a worker dies with its buddy, in the second case all workers die.
     let living = [
         worker(0, 0, 3),
         worker(3, 3, 3),
@@ -98,7 +98,7 @@ fn left_replicas_show_the_epoch_that_was_under_way() {
         ]),
         Ok(3)
     );
-    // The first epoch was complete, and no process has died that could have seen the commit.
+    // The first epoch was complete in all processes, and no record shows its commit.
     assert_eq!(
         epoch(&[
             left_by(3, 0, 0, 1),
@@ -255,8 +255,8 @@ fn an_epoch_that_only_the_dead_have_selected_is_given_up_if_its_replicas_are_los
 
 #[test]
 fn an_epoch_that_was_given_up_stays_given_up() {
-    // As above, but checkpoint 3 was selected already: some or all living workers have discarded
-    // checkpoint 4, of which only a dead process has left replicas.
+    // As in the previous test, but checkpoint 3 was selected already: some or all living workers
+    // have discarded checkpoint 4, of which only a dead process has left replicas.
     let redundancy = Redundancy::place(&[0; 5], 1, Scheme::Copies(1));
     for undecided in [worker(4, 4, 3), whole(worker(4, 4, 3), 4)] {
         let living = [
