@@ -48,7 +48,7 @@ pub struct Config {
     pub warnings: Option<PathBuf>,
     /// Method of finding modified pages.
     pub tracking: Tracking,
-    /// Workers whose set-up phase is recorded and replayed on trial, even without other effects.
+    /// Workers whose set-up phase is recorded and replayed on trial, whatever `static_data` is.
     pub trial_replay: TrialReplay,
     /// Method of restoring static data.
     pub static_data: StaticData,

@@ -214,7 +214,7 @@ impl GuardedProcess {
         }
         self.receive();
         self.ending = Some(self.end_report(status));
-        // Without this, the poller would report the end at every wait.
+        // A pidfd that is still polled would be ready at every wait.
         let _ = self.pidfd.set_interest(Interest::NONE);
         self.ending.clone()
     }

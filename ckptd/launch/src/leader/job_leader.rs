@@ -129,7 +129,7 @@ impl JobLeader {
         self.hosts.insert(node, host);
     }
 
-    /// Handles the loss of a node after this silence, or a node that never connects.
+    /// Handles the loss of a node after this silence, or of a node that never connects.
     ///
     /// Returns true if the node had guardians.
     pub fn lose(&mut self, node: u32, silence: Duration) -> bool {

@@ -53,8 +53,8 @@ impl NodeState {
                 );
                 let child = &mut group.children[index];
                 (child.has_ended, child.status) = (true, status);
-                // Processes of its namespace may wait for the process if it has not called
-                // MPI_Finalize.
+                // Processes of the namespace may wait for a process that has exited with status 0
+                // but has not called MPI_Finalize.
                 if let (0, Some(servers)) = (status, &self.servers) {
                     servers.lose(&group.name, Rank(index as u32));
                 }

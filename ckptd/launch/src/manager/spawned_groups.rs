@@ -2,12 +2,12 @@
 //!
 //! Spawned processes are in namespaces of their own beside that of the generation.
 //!
-//! A worker reports when its spawned processes are *permanent*, that is, not rolled back with it
-//! any more, because a checkpoint after the spawn call was committed. Before that they are killed
-//! when a generation ends, and the worker spawns them again after its rollback. If one of them is
-//! killed by a signal before it is permanent, the generation fails. A group is *captured* in
-//! between: a checkpoint after the spawn call was taken but not committed, so the group may become
-//! permanent or be rolled back.
+//! The processes of one spawn call are a *group*. A worker reports when a group is *permanent*: a
+//! checkpoint after the spawn call was committed, so that the group is not rolled back with the
+//! worker any more. A group that is not permanent is killed when a generation ends, and the worker
+//! spawns the group again after its rollback. If a process of such a group is killed by a signal,
+//! the generation fails. A group is *captured* after a checkpoint that follows the spawn call was
+//! taken and before the checkpoint is committed: the group may become permanent or be rolled back.
 
 use rustix::process::{Signal, pidfd_send_signal};
 use std::collections::BTreeMap;

@@ -283,7 +283,7 @@ struct Connection {
     down: Outbox,
     is_finalised: bool,
     is_ready: bool,
-    /// Receiver of the message that libpmix has closed the connection.
+    /// Sender of the message that libpmix has closed the connection.
     done: Option<Sender<()>>,
 }
 

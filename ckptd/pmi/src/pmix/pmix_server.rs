@@ -79,7 +79,8 @@ impl PmixServer {
         infos.string("pmix.srvr.tmpdir", directory);
         infos.string("pmix.sys.tmpdir", directory);
         infos.string("pmix.hname", settings.host.as_bytes());
-        // Without this, libpmix prints output that clients write to its channels a second time.
+        // Without this entry, libpmix prints output that clients write to its channels a second
+// time.
         infos.flag("pmix.iof.local", false);
         let (events, received) = mpsc::channel();
         let connections = Arc::new(Connections::new()?);
@@ -269,8 +270,9 @@ impl PmixServer {
 
     /// Waits until libpmix has handled a connection that it has closed.
     ///
-    /// libpmix may complete a fence by a separate event. The thread of libpmix handles events in
-    /// order, including those that callers create.
+    /// libpmix may complete a fence by a separate event. Each call here waits for an event that the
+    /// call itself creates. The thread of libpmix handles events in order, so that earlier events
+    /// were handled before.
     fn await_handled(&self) {
         let nobody = Proc {
             namespace: fixed::<NAMESPACE_SIZE>("ckptd-nobody"),

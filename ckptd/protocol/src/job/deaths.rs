@@ -197,8 +197,8 @@ impl Job {
             {
                 self.stop_replenishing()
             }
-            // A spare replaces the process in its own memory; only a new process would need more
-            // memory.
+            // A spare can replace the process, and already has memory. Only a new process would
+            // need more memory.
             Ending::OutOfMemory
                 if self.is_protected && self.living.len() as u32 >= self.workers =>
             {
@@ -294,7 +294,7 @@ impl Job {
 
     /// Closes the record of a process that has exited and whose output has ended.
     ///
-    /// Then [`revive`](Self::revive) starts the process again if it was killed too early.
+    /// Then [`revive`](Self::revive) starts the process again if it was killed before it used MPI.
     pub(super) fn close_if_over(&mut self, number: ProcessNumber) {
         if self.members.get(&number).is_some_and(Member::is_over) {
             self.unfinished.remove(&number);
