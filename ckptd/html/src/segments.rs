@@ -81,7 +81,7 @@ impl Activity {
     /// True if the activity is short and frequent.
     ///
     /// A drawing shows ranges of such an activity that are shorter than a column by their share of
-/// the time.
+    /// the time.
     pub fn is_frequent(self) -> bool {
         matches!(self, Self::Ship | Self::Cut)
     }

@@ -28,8 +28,9 @@ number!(
 number!(
     /// A process of the program, spares included.
     ///
-    /// A number is never used again in the job. The processes that exist at the start of the job
-    /// have the numbers of their guardians. A process that is started later gets a higher number.
+    /// The processes that are started with the job have the numbers of their guardians. A process
+    /// that replaces another process gets a higher number, which was not used before. Only a process
+    /// that is started again because no checkpoint exists keeps the number of the killed process.
     ProcessNumber(u32)
 );
 number!(

@@ -105,6 +105,9 @@ impl GuardedProcess {
     }
 
     /// Forwards a signal that the launcher has sent.
+    ///
+    /// Writes the times of [`REPEATED_SIGNALS`] to the process's pages. A process that is none of
+    /// the [`SignalTargets`] reads these signals there, and is sent other signals only.
     pub fn pass(&self, signal: Signal) {
         let pages = || {
             self.registrations

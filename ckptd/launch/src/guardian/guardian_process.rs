@@ -106,7 +106,7 @@ pub fn run(program: Program) -> Result<i32, Error> {
     let config = Config::read(|name| std::env::var(name).ok()).ok();
     let spares = config.as_ref().map_or(1, |config| config.spares);
     // With a daemon, the workers request spares at the end of a recovery, within the daemon's
-// limit.
+    // limit.
     let replenishes = config.is_some_and(|config| config.replenish && config.daemon.is_none());
     let Some(workers) = position
         .size
@@ -187,8 +187,8 @@ impl GuardianProcess {
                 let Some(signal) = Signal::from_named_raw(number) else {
                     continue;
                 };
-                // A process that registers at this moment finds the signal in its page, or receives
-                // it.
+                // Registrations need the lock, too: a process that registers meanwhile either is in
+                // the list and receives the signal, or finds the signal in its page.
                 let processes = processes.lock();
                 passed.note(number);
                 processes.iter().for_each(|process| process.pass(signal));
@@ -294,7 +294,7 @@ impl GuardianProcess {
 
     /// Finds or starts another manager after the death of the current manager.
     ///
-    /// Returns an exit status if the job was over.
+    /// Returns an exit status if the job is over, or if too many managers have died.
     fn find_manager(&mut self) -> Result<Option<i32>, Error> {
         // Spawned processes would wait for ever for the servers of the dead manager.
         if self.is_last || self.children.are_any() {

@@ -240,7 +240,7 @@ impl LauncherPosition {
     /// Removes the leftovers of a killed job of the same name.
     ///
     /// A job has the name of a killed one if a batch system has requeued the job, or if process ids
-/// repeat in a container.
+    /// repeat in a container.
     fn remove_leftovers(&self, directory: &PrivateDirectory) {
         let is_alive = |rank| Line::connect(directory.path(), LineSocket::Guardian(rank)).is_ok();
         let names = directory.names();

@@ -71,7 +71,7 @@ impl Stream {
         let is_empty = ioctl_fionread(&self.from).map_or(true, |length| length == 0);
         let is_idle = is_empty && !self.progress.is_busy.load(Ordering::Acquire);
         // A process that was left behind may print without end, so that at most as many bytes are
-// awaited as the pipe and the thread can have contained.
+        // awaited as the pipe and the thread can have contained.
         let capacity = fcntl_getpipe_size(&self.from).unwrap_or(MAX_PIPE_BYTES) + BUFFER_BYTES;
         let since = self.written() - before;
         is_idle || self.thread.is_finished() || since >= capacity as u64

@@ -357,7 +357,8 @@ impl JobLeader {
         let node_of =
             |number: &ProcessNumber| self.processes.get(number).copied().unwrap_or(OWN_NODE);
         let node_of_rank: Vec<u32> = ranks.iter().map(node_of).collect();
-        // Ranks of a host that is lost at this moment are detected as dead afterwards.
+        // A rank of a node that was lost meanwhile gets the index of another host. The death of
+        // the rank is detected afterwards.
         let host_index = |node: u32| self.hosts.range(..node).count() as u32;
         let host_indices = node_of_rank.iter().map(|&node| host_index(node));
         let beginning = Beginning {

@@ -38,8 +38,8 @@ impl NodeState {
     }
 
     /// Shuts down the servers of the MPI library; waits at most [`SERVERS_LIMIT`].
-///
-/// The shutdown of a server may hang.
+    ///
+    /// The shutdown of a server may hang.
     pub(super) fn end_servers(&self, servers: Servers) {
         let (done, is_done) = channel();
         let end = move || {

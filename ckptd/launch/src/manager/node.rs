@@ -95,7 +95,7 @@ impl NodeState {
     /// Returns the state of a node of the job with this directory.
     ///
     /// Guardians connect to `listener`. `is_last` is true if no other manager can replace this
-/// manager.
+    /// manager.
     ///
     /// # Errors
     /// Errors of [`Poller::new`] and epoll_ctl(2).

@@ -216,8 +216,8 @@ impl SpawnedGroups {
 
     /// Stops the processes of groups that are not permanent, because a generation was announced.
     ///
-    /// Workers that have not left the current generation report which groups are spawned again.
-    /// Until then nothing of these groups may reach the workers. A group that is rolled back and
+    /// Later reports of the workers decide which groups are permanent and which are spawned again.
+    /// Until then no data of these groups may reach the workers. A group that is rolled back and
     /// whose spawn call waits for an answer is killed, so that the call fails.
     pub fn stop_temporary(&mut self) {
         for group in self.groups.iter_mut().filter(|group| !group.is_permanent) {
@@ -252,7 +252,9 @@ impl SpawnedGroups {
         self.groups.iter().any(is_open)
     }
 
-    /// True if a child runs that would wait for the job's processes.
+    /// True if a child of a group that is not permanent runs.
+    ///
+    /// Such a child is connected to processes of the job, and would wait for them.
     pub(super) fn is_any_connected(&self) -> bool {
         let is_connected =
             |group: &SpawnedGroup| !group.is_permanent && group.running().next().is_some();

@@ -251,7 +251,7 @@ pub struct Module {
     /// Must be absent.
     ///
     /// A client that logs would wait for the answer of this function. Without the function the
-/// client prints the text itself.
+    /// client prints the text itself.
     pub log: Absent,
     pub allocate: Absent,
     pub job_control: Absent,

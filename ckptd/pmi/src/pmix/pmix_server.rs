@@ -80,7 +80,7 @@ impl PmixServer {
         infos.string("pmix.sys.tmpdir", directory);
         infos.string("pmix.hname", settings.host.as_bytes());
         // Without this entry, libpmix prints output that clients write to its channels a second
-// time.
+        // time.
         infos.flag("pmix.iof.local", false);
         let (events, received) = mpsc::channel();
         let connections = Arc::new(Connections::new()?);

@@ -9,9 +9,9 @@ use understudy_catalogue::{exit_status, message};
 use understudy_messages::JobOrder;
 use understudy_numbers::{Generation, Guardian, ProcessNumber};
 
-/// Limit of new processes that die before they have been in a generation.
+/// Limit of processes that die before they have been in a generation, until the next one begins.
 const MAX_STILLBORN_PROCESSES: u32 = 10;
-/// Limit of successive generations that fail without a death.
+/// Limit of successive generations that fail without a death, or in which MPI libraries abort.
 const MAX_FAILED_GENERATIONS: u32 = 10;
 /// Time limit for the report of a failure, after an MPI library has aborted.
 ///

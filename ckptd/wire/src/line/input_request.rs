@@ -18,7 +18,7 @@ pub enum InputReply {
     /// A pipe is attached to this reply.
     ///
     /// Descriptors: the read end, the file of an [`InputPage`], and the write end, unless the pipe
-/// contains the rest of the input.
+    /// contains the rest of the input.
     Pipe,
     /// The pipe contains the rest of the input: its write end can be closed.
     Ended,
