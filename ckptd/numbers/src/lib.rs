@@ -29,8 +29,9 @@ number!(
     /// A process of the program, spares included.
     ///
     /// The processes that are started with the job have the numbers of their guardians. A process
-    /// that replaces another process gets a higher number, which was not used before. Only a process
-    /// that is started again because no checkpoint exists keeps the number of the killed process.
+    /// that replaces another process gets a higher number, which was not used before. Only a
+    /// process that is started again before a checkpoint exists gets the number of the process
+    /// that was killed.
     ProcessNumber(u32)
 );
 number!(

@@ -291,9 +291,9 @@ impl PmixServer {
 
     /// Requests data that a rank of this node has put for other nodes.
     ///
-    /// Answers a [`crate::ModexRequest`] of another node. `then` is called by a thread of libpmix
-    /// as soon as the rank has put data, with `None` if there are none. If the generation is
-    /// unknown or libpmix refuses the request, this thread calls `then` with `None`.
+    /// Answers a [`crate::ModexRequest`] of another node. A thread of libpmix calls `then` as soon
+    /// as the rank has put data, or with `None` after an error. If the generation is unknown or
+    /// libpmix refuses the request, this thread calls `then` with `None`.
     pub fn modex(
         &self,
         generation: &GenerationName,
