@@ -73,7 +73,7 @@ struct Loaded {
 #[derive(Default)]
 struct Started {
     jobs: BTreeSet<String>,
-    /// Smallest number of processes with which a rank was started.
+    /// Smallest number of workers and spares that a rank has recorded at its start.
     size: Option<u32>,
 }
 
