@@ -65,7 +65,7 @@ pub enum ToManager {
         worker: Worker,
         number: u64,
     },
-    /// Processes of the first `number` spawn calls are not rolled back with this worker any more.
+    /// Processes of the first `number` spawn calls are never rolled back with this worker again.
     SpawnedPermanent {
         worker: Worker,
         number: u64,

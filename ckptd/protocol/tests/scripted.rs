@@ -228,7 +228,9 @@ fn a_spare_of_the_same_node_is_preferred() {
     assert_eq!(ranks_after(&mut job, 5, &[0, 1, 2], &[]), [0, 1, 2, 4]);
 }
 
-/// Begins a job whose processes are on these nodes; the processes after the workers are spares.
+/// Begins a job whose processes are on these nodes, the workers first.
+///
+/// The remaining processes are spares.
 ///
 /// The nodes with even numbers are one rack, and the nodes with odd numbers are a second rack.
 fn begun_in_racks(workers: u32, nodes: &[u32]) -> Job {

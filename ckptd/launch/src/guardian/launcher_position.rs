@@ -305,7 +305,7 @@ fn name_of_parent() -> String {
     format!("mpiexec-{host}-{}@1", std::os::unix::process::parent_id())
 }
 
-/// Returns the name of a job, with the `@` that identifies a job's files in memory.
+/// Returns the name of a job with the `@` by which its files are recognised.
 ///
 /// Open MPI 4 names a job by a bare number.
 fn name_of_job(name: String) -> String {

@@ -129,9 +129,9 @@ impl JobLeader {
         self.hosts.insert(node, host);
     }
 
-    /// Handles the loss of a node after this silence, or of a node that never connects.
+    /// Handles the loss of a node after this time of silence.
     ///
-    /// Returns true if the node had guardians.
+    /// Also handles a node that never connects. Returns true if the node had guardians.
     pub fn lose(&mut self, node: u32, silence: Duration) -> bool {
         self.lost.insert(node);
         let host = self.hosts.remove(&node);

@@ -44,7 +44,7 @@ impl MappedPage {
         unsafe { &*self.page }
     }
 
-    /// True if the process was or is about to be a rank, or has adopted a replica store.
+    /// True if the process may have a checkpoint ([`Process::mark_as_rank`]).
     pub fn was_in_generation(&self) -> bool {
         self.page().has_taken_part.load(Ordering::Acquire) != 0
     }

@@ -9,7 +9,9 @@ use understudy_catalogue::{exit_status, message};
 use understudy_messages::JobOrder;
 use understudy_numbers::{Generation, Guardian, ProcessNumber};
 
-/// Limit of processes that die before they have been in a generation, until the next one begins.
+/// Limit of processes that die before they have been in a generation.
+///
+/// The count begins anew with each generation.
 const MAX_STILLBORN_PROCESSES: u32 = 10;
 /// Limit of successive generations that fail without a death, or in which MPI libraries abort.
 const MAX_FAILED_GENERATIONS: u32 = 10;
