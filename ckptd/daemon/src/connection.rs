@@ -239,8 +239,8 @@ impl Connection {
 
     /// Decodes and handles the messages that have arrived, and queues the replies.
     ///
-    /// `had_incomplete_message`: an earlier read has left an incomplete message, whose time limit
-    /// already runs.
+    /// `had_incomplete_message` is true if an earlier read has left an incomplete message, whose
+    /// time limit already runs.
     fn handle_received(
         &mut self,
         now: Duration,

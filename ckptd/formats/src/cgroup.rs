@@ -93,7 +93,8 @@ impl ControlGroups {
             .lines()
             .find_map(|line| GroupMount::parse(line, file_system))?;
         // In a container the path may lead out of the mounted hierarchy, or name a group that this
-        // hierarchy does not contain. Then the root of the mount is taken as the group.
+        // hierarchy does not contain. Then the root of the mount is taken as the group. The second
+        // case is recognised in version 1 only: the root group of version 2 has no usage file.
         let below = Path::new(path).strip_prefix(&mount.root);
         let innermost = below.map_or(mount.point.clone(), |below| mount.point.join(below));
         let innermost = match innermost.join(files.usage).exists() || files.is_version_2() {

@@ -2,12 +2,12 @@
 //!
 //! Failures are modelled as a Poisson process whose rate may change. The estimate is Bayesian: the
 //! rate has a gamma distribution, in which the user's expectation counts as `PRIOR_FAILURES`
-//! failures within the time that these would take, and observations are added (Gelman et al.,
+//! failures within `PRIOR_FAILURES` expected times, and observations are added (Gelman et al.,
 //! "Bayesian Data Analysis", 2.6). Two mechanisms let the estimate follow a rate that changes (the
 //! adaptive frequency of MoLOToF, section 3.2):
 //!
-//! - Ageing: observations lose half of their weight in each `HALF_LIFE_SECONDS`, and the user's
-//!   expectation regains the weight.
+//! - Ageing: observations lose half of their weight in each `HALF_LIFE_SECONDS`, and the weight of
+//!   the user's expectation, which a change point sets to 0, approaches 1 again.
 //! - Change point: if the last few failures occurred faster than the estimate makes plausible, all
 //!   earlier observations and the user's expectation are discarded.
 //!

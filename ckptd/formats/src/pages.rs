@@ -199,7 +199,7 @@ pub fn subtract(a: &[PageRun], b: &[PageRun]) -> Vec<PageRun> {
     let mut out = Vec::with_capacity(a.len());
     let mut j = 0;
     for run in a {
-        // First page of the run of which it is not decided yet whether it is in the result.
+        // First page of the run that was not compared with `b` yet.
         let mut next = run.start.0;
         while j < b.len() && b[j].end() <= next {
             j += 1;

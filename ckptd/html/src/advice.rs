@@ -75,7 +75,7 @@ pub fn plot(report: &Report, mtbf: Duration) -> Markup {
     }
 }
 
-/// Returns the mean time from one cut to the next, without that in `MPI_Init`.
+/// Returns the mean time from one cut to the next, without the cut in `MPI_Init`.
 fn mean_interval(points: &[CheckpointPoint]) -> Option<f64> {
     let (first, last) = (points.get(1)?, points.last()?);
     let gaps = points.len().checked_sub(2).filter(|gaps| *gaps > 0)?;

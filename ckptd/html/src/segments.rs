@@ -80,7 +80,8 @@ impl Activity {
 
     /// True if the activity is short and frequent.
     ///
-    /// A drawing shows the share of the time for ranges that are shorter than a column.
+    /// A drawing shows ranges of such an activity that are shorter than a column by their share of
+    /// the time.
     pub fn is_frequent(self) -> bool {
         matches!(self, Self::Ship | Self::Cut)
     }

@@ -43,7 +43,7 @@ pub fn tie_to(parent: Pid, signal: Signal) -> io::Result<()> {
 /// Kills a child that has just been started if it cannot be supervised.
 ///
 /// # Errors
-/// The error because of which the child cannot be supervised.
+/// Fails with the error because of which the child cannot be supervised.
 pub fn or_end<T>(child: &mut Child, supervision: io::Result<T>) -> io::Result<T> {
     if supervision.is_err() {
         let _ = child.kill();

@@ -58,14 +58,14 @@ pub enum ToManager {
         worker: Worker,
         number: u64,
     },
-    /// A cut follows all spawn calls up to `number`.
+    /// A cut was taken after the first `number` spawn calls of this worker.
     ///
     /// The commit of the cut is not decided yet.
     SpawnedCaptured {
         worker: Worker,
         number: u64,
     },
-    /// Spawned processes up to `number` are not rolled back with this worker any more.
+    /// Processes of the first `number` spawn calls are never rolled back with this worker again.
     SpawnedPermanent {
         worker: Worker,
         number: u64,

@@ -19,7 +19,7 @@ pub fn is_own(path: &Path) -> bool {
 
 /// Returns true if a file has not changed for a while.
 ///
-/// Recent files are for a moment the only trace of a job that starts.
+/// A recent file may be the only trace of a job that has just been started.
 pub fn is_stable(path: &Path) -> bool {
     let changed = path
         .symlink_metadata()

@@ -28,8 +28,10 @@ number!(
 number!(
     /// A process of the program, spares included.
     ///
-    /// A number is never used again in the job. The processes that exist at the start of the job
-    /// have the numbers of their guardians. A process that is started later gets a higher number.
+    /// The processes that are started with the job have the numbers of their guardians. A process
+    /// that replaces another process gets a higher number, which was not used before. Only a
+    /// process that is started again before a checkpoint exists gets the number of the process
+    /// that was killed.
     ProcessNumber(u32)
 );
 number!(

@@ -36,7 +36,7 @@ pub enum Error {
         most: usize,
     },
     /// The placement lacks ranks, the host of a rank, or this node.
-    #[error("a placement needs at least one rank, and every rank one of its hosts")]
+    #[error("a placement needs at least one rank, and a host for every rank")]
     BadPlacement,
     /// The generation's name was used before.
     #[error("generation {0} exists already")]

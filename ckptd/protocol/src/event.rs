@@ -24,7 +24,7 @@ pub enum Ending {
     LauncherSignal(i32),
     /// The process was killed by the kernel because memory was exhausted.
     ///
-    /// A replacement would exhaust the memory as well.
+    /// A new process in its place would exhaust the memory as well.
     OutOfMemory,
 }
 

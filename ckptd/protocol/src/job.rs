@@ -72,8 +72,8 @@ pub struct Job {
     phase: Phase,
     /// True if the job recovers from a failure instead of restarting.
     ///
-    /// A checkpoint exists, or the program runs unprotected and its processes end the job after a
-    /// failure.
+    /// True if a checkpoint exists. Also true if the program runs unprotected: its processes then
+    /// end the job after a failure.
     is_protected: bool,
     failed_generations: u32,
     fruitless_generations: u32,
@@ -87,7 +87,7 @@ pub struct Job {
     happened_at: Duration,
     /// Time at which processes with aborted MPI libraries are killed, unless a generation begins.
     broken_deadline: Option<Duration>,
-    /// Process that has exited without `MPI_Finalize`; true if it was in a generation.
+    /// Process that has exited without `MPI_Finalize`, with true if it was in a generation.
     leaver: Option<(ProcessNumber, bool)>,
     status: i32,
     /// Guardian of the process whose status is the job's.

@@ -17,8 +17,9 @@
 //! manager, which begins the next generation.
 //!
 //! Every failure, at any time, is answered by the next generation. The job ends early if the
-//! program does (a process exits by itself before the end, or calls MPI_Abort), or if neither a
-//! process that was in a generation nor a replica store is left.
+//! program does (a process exits by itself before the end, or calls MPI_Abort), if neither a
+//! process that was in a generation nor a replica store is left, or if failures in succession
+//! reach a limit.
 //!
 //! The crate uses no sockets, no clock and no MPI: time is passed in, and `tests/simulator`
 //! simulates everything else.

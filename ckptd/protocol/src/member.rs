@@ -8,7 +8,7 @@ use understudy_numbers::{Generation, Guardian, Worker};
 pub struct Member {
     /// Guardian that has started the process.
     pub at: Guardian,
-    /// Last generation for which the process was ready.
+    /// Last generation for which the process was ready; `None` until the process has used MPI.
     pub ready: Option<Generation>,
     /// True if the process was in a generation that has begun.
     ///

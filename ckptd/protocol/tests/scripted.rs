@@ -194,7 +194,8 @@ fn begun() -> Job {
 
 /// Kills a process, makes `others` ready, and returns the ranks of the next generation.
 ///
-/// The first of `others` sends `answer` when all of them are ready. Empty if no generation begins.
+/// The first of `others` sends `answer` when all of them are ready. The result is empty if no
+/// generation begins.
 fn ranks_after(job: &mut Job, dead: u32, others: &[u32], answer: &[ToManager]) -> Vec<u32> {
     let now = Duration::ZERO;
     let mut actions = job.handle(now, Event::Ended(ProcessNumber(dead), Ending::Signal(9)));
@@ -227,7 +228,9 @@ fn a_spare_of_the_same_node_is_preferred() {
     assert_eq!(ranks_after(&mut job, 5, &[0, 1, 2], &[]), [0, 1, 2, 4]);
 }
 
-/// Begins a job whose processes are on these nodes; all others than workers are spares.
+/// Begins a job whose processes are on these nodes, the workers first.
+///
+/// The remaining processes are spares.
 ///
 /// The nodes with even numbers are one rack, and the nodes with odd numbers are a second rack.
 fn begun_in_racks(workers: u32, nodes: &[u32]) -> Job {

@@ -163,8 +163,8 @@ fn forward(cell: &StreamCell, output: RawFd, bytes: &[u8], piece: &Piece) {
 
 /// Counts bytes that the real descriptor refuses; returns their number.
 ///
-/// The rank must not block because of them. The bytes are lost, as they would be without a relay,
-/// and the next piece is written as usual.
+/// The bytes are lost, as they would be without a relay, because the rank must not block. The next
+/// piece is written as usual.
 fn count_lost(cell: &StreamCell, error: &io::Error, count: usize) -> usize {
     let errno = error.raw_os_error().unwrap_or(libc::EIO);
     let _ = cell.errno.compare_exchange(0, errno, SeqCst, Relaxed);

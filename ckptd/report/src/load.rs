@@ -12,7 +12,7 @@ use understudy_formats::events::{
     EventReader, HEADER_LEN, Header, Kind, ProcessNumber, ReadError, file_name, rank_of_file_name,
 };
 
-/// Difference of offsets from which files of one host have different clocks.
+/// Smallest difference of offsets that shows different clocks in two files of one host.
 const SAME_CLOCK_TOLERANCE_NS: i128 = 1_000_000_000;
 
 /// Limit of missing files that are listed by name.
@@ -73,7 +73,7 @@ struct Loaded {
 #[derive(Default)]
 struct Started {
     jobs: BTreeSet<String>,
-    /// Smallest number of processes with which a rank was started.
+    /// Smallest number of workers and spares that a rank has recorded at its start.
     size: Option<u32>,
 }
 

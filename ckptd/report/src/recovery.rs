@@ -31,7 +31,7 @@ pub struct TakeoverBy {
     pub spare: Spare,
     #[serde(serialize_with = "described")]
     pub as_worker: Worker,
-    /// True for a process that was started because all spares were in use.
+    /// True for a process that was not among the first spares of the job.
     pub is_new: bool,
 }
 

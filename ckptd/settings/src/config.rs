@@ -48,7 +48,7 @@ pub struct Config {
     pub warnings: Option<PathBuf>,
     /// Method of finding modified pages.
     pub tracking: Tracking,
-    /// Workers whose set-up phase is recorded and replayed on trial, even without other effects.
+    /// Workers whose set-up phase is replayed on trial even if `static_data` needs no replay.
     pub trial_replay: TrialReplay,
     /// Method of restoring static data.
     pub static_data: StaticData,
@@ -304,9 +304,10 @@ impl Config {
 
     /// Returns the scheme that protects the workers.
     ///
-    /// `is_own_sufficient` is true if every own replica outlives its process, and no replica of a
-    /// buddy would outlive the own replica: all workers are on one node. With `auto`, buddies then
-    /// store nothing, unless they replay the set-up phase or complete replicas without static data.
+    /// `is_own_sufficient` is true if every own replica outlives its process, and no replica at a
+    /// buddy would outlive the own replica, because all workers are on one node. With `auto`,
+    /// buddies then store nothing, unless a set-up phase is replayed on trial or static data are
+    /// restored by another method than replicas.
     pub fn effective_scheme(&self, is_own_sufficient: bool) -> Scheme {
         let needs_buddy =
             self.static_data != StaticData::Image || self.trial_replay != TrialReplay::Off;

@@ -51,7 +51,7 @@ pub enum MissingFeature {
 /// Stored data that the fault damages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Victim {
-    /// A page in the middle of each replica that the rank stores for others.
+    /// A page in the middle of each replica that the rank stores for other workers.
     ///
     /// With parity, every page of the rank's parity.
     Stored,
@@ -115,7 +115,7 @@ const MISSING_FEATURES: [(&str, MissingFeature); 4] = [
 /// Parses the faults in `text`.
 ///
 /// # Errors
-/// The malformed part of the text.
+/// Fails with a message about the malformed part of the text.
 pub fn parse(text: &str) -> Result<Vec<Fault>, String> {
     text.split(';')
         .map(|fault| parse_fault(fault.trim()))

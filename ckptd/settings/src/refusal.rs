@@ -4,8 +4,9 @@ use super::values::{Require, require, switch};
 
 /// Returns the reason why the job must stop, if it must.
 ///
-/// `has_launcher`: the program could run without understudy. `is_split`: other nodes may not
-/// refuse, and their ranks would wait for those of this node for ever.
+/// `has_launcher` is true if the program could run without understudy. `is_split` is true if the
+/// job has other nodes, which may protect their ranks: these would wait for ever for the ranks of
+/// this node.
 pub fn stops(has_launcher: bool, is_split: bool) -> Option<&'static str> {
     let set_to = |name| std::env::var(name).unwrap_or_default();
     let is_required = require(&set_to("UNDERSTUDY_REQUIRE")).is_ok_and(|it| it != Require::Never);

@@ -7,7 +7,8 @@ use crate::Grid;
 
 /// Returns the number of tasks that are computed again.
 ///
-/// Only the first `done` of `lost` iterations are computed, if another failure follows.
+/// Only the first `done` of the `lost` iterations are computed if another failure then interrupts
+/// the recovery.
 pub fn tasks(grid: Grid, node: usize, lost: usize, done: usize) -> usize {
     (1..=done)
         .map(|iteration| grid.within(node, lost - iteration))
@@ -16,7 +17,8 @@ pub fn tasks(grid: Grid, node: usize, lost: usize, done: usize) -> usize {
 
 /// Returns the number of neighbours that compute, or send data of the checkpoint.
 ///
-/// Without a border in reach there are 2i in a chain and 2i(i + 1) in a grid, where i is `lost`.
+/// Without a border in reach the number is 2i in a chain and 2i(i + 1) in a grid, where i is
+/// `lost`.
 pub fn neighbours(lost: f64, is_chain: bool) -> f64 {
     if is_chain {
         2.0 * lost

@@ -31,7 +31,7 @@ const OWNER_OFFSET: usize = ID_IN_REPLY + SOCKET_ID_BYTES + 12;
 /// Offset of the inode in a reply.
 const INODE_OFFSET: usize = OWNER_OFFSET + 4;
 
-/// Returns true if the peer of a connection is another user of this host.
+/// Returns true if the peer of a connection belongs to another user of this host.
 ///
 /// False without information: the peer is on another host, has exited, or the kernel has no
 /// sock_diag(7).

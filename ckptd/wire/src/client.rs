@@ -187,9 +187,9 @@ fn connect_local(path: &std::path::Path, lowest_fd: i32) -> io::Result<UnixStrea
     Ok(fcntl_dupfd_cloexec(&socket, lowest_fd)?.into())
 }
 
-/// Waits until the descriptor is ready if the error is `WouldBlock`; fails for other errors.
+/// Waits until the descriptor is ready if the error is `WouldBlock`.
 ///
-/// Returns at once after `Interrupted`.
+/// Returns at once if the error is `Interrupted`, and fails with any other error.
 fn wait_unless_failed(
     error: io::Error,
     fd: BorrowedFd<'_>,

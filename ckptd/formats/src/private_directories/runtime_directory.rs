@@ -60,8 +60,9 @@ pub fn in_memory() -> PathBuf {
 /// Creates the directory of [`in_memory`] if it is missing.
 ///
 /// # Errors
-/// Fails if no place can be used, or if the user can correct the reason why one is not used: other
-/// users have access to the directory, or the place that the user has named is unusable.
+/// Fails if no place can be used. Also fails, without a search for another place, for reasons that
+/// the user can correct: other users have access to the directory, or the place that the user has
+/// named is unusable.
 pub fn make_in_memory() -> Result<PrivateDirectory, DirectoryRefusal> {
     let made = match SELECTED.get() {
         Some(path) => PrivateDirectory::make(path),

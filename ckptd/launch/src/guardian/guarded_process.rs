@@ -105,6 +105,9 @@ impl GuardedProcess {
     }
 
     /// Forwards a signal that the launcher has sent.
+    ///
+    /// Writes the times of [`REPEATED_SIGNALS`] to the process's pages. A process that is none of
+    /// the [`SignalTargets`] reads these signals there, and is sent other signals only.
     pub fn pass(&self, signal: Signal) {
         let pages = || {
             self.registrations
@@ -214,7 +217,7 @@ impl GuardedProcess {
         }
         self.receive();
         self.ending = Some(self.end_report(status));
-        // Without this, the poller would report the end at every wait.
+        // A pidfd that is still polled would be ready at every wait.
         let _ = self.pidfd.set_interest(Interest::NONE);
         self.ending.clone()
     }

@@ -1,10 +1,11 @@
 //! The guardian: a launcher sees it in place of a process of the program.
 //!
-//! Launchers end a job when one of its processes is killed. They have started guardians, which are
-//! not killed: a guardian starts the process, passes on its output and the launcher's signals,
-//! reports its end to the job's manager, and starts another process on the manager's request. If
-//! the guardian is killed, its processes are killed as well. If the manager dies, guardians start
-//! another one and report their processes to it.
+//! A launcher ends a job when a process that the launcher has started is killed. These processes
+//! are guardians, which survive the death of a process of the program: a guardian starts the
+//! process, passes on its output and the launcher's signals, reports its end to the job's manager,
+//! and starts another process on the manager's request. If the guardian is killed, its processes
+//! are killed as well. If the manager dies, guardians start another one and report their processes
+//! to it.
 
 use super::guarded_process::GuardedProcess;
 use super::guardian_sockets::{GuardianSockets, leave, register, report_failed_start};
@@ -98,13 +99,14 @@ pub struct GuardianProcess {
 /// Errors of the environment and of system calls.
 pub fn run(program: Program) -> Result<i32, Error> {
     let mut position = LauncherPosition::from_environment()?;
-    // Without this, the guardian would outlive a launcher that was killed.
+    // Without this signal the guardian would outlive a launcher that was killed.
     set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(|errno| Error::system("prctl")(errno.into()))?;
-    // The processes of the program read the settings too, and report errors in the settings.
+    // Wrong settings are ignored here, because the processes of the program report them.
     let config = Config::read(|name| std::env::var(name).ok()).ok();
     let spares = config.as_ref().map_or(1, |config| config.spares);
-    // With a daemon, the workers request spares at the end of a recovery, within its limit.
+    // With a daemon, the workers request spares at the end of a recovery, within the daemon's
+    // limit.
     let replenishes = config.is_some_and(|config| config.replenish && config.daemon.is_none());
     let Some(workers) = position
         .size
@@ -185,8 +187,8 @@ impl GuardianProcess {
                 let Some(signal) = Signal::from_named_raw(number) else {
                     continue;
                 };
-                // A process that registers at this moment finds the signal in its page, or receives
-                // it.
+                // Registrations need the lock, too: a process that registers meanwhile either is in
+                // the list and receives the signal, or finds the signal in its page.
                 let processes = processes.lock();
                 passed.note(number);
                 processes.iter().for_each(|process| process.pass(signal));
@@ -211,7 +213,7 @@ impl GuardianProcess {
             replenishes: self.replenishes,
             had_manager,
         };
-        // If the manager has died, the next receive reports it, here and below.
+        // Errors are ignored here and below: if the manager has died, the next receive fails.
         let _ = self.manager.send(&hello);
         for process in self.processes().iter_mut() {
             let (record, descriptors) = process.record();
@@ -292,7 +294,7 @@ impl GuardianProcess {
 
     /// Finds or starts another manager after the death of the current manager.
     ///
-    /// Returns an exit status if the job was over.
+    /// Returns an exit status if the job is over, or if too many managers have died.
     fn find_manager(&mut self) -> Result<Option<i32>, Error> {
         // Spawned processes would wait for ever for the servers of the dead manager.
         if self.is_last || self.children.are_any() {

@@ -73,9 +73,9 @@ impl Input {
         })
     }
 
-    /// Returns the standard input for a process that begins with the program.
+    /// Returns the standard input for a process that is being started.
     ///
-    /// A process with another number than the guardian's has no input until it takes over.
+    /// A process whose number is not the guardian's rank has no input until it takes over.
     ///
     /// # Errors
     /// Errors of the connection to the relay, and of lseek(2).

@@ -239,14 +239,15 @@ impl LauncherPosition {
 
     /// Removes the leftovers of a killed job of the same name.
     ///
-    /// Such a job may have been requeued, or may have run in a container.
+    /// A job has the name of a killed one if a batch system has requeued the job, or if process ids
+    /// repeat in a container.
     fn remove_leftovers(&self, directory: &PrivateDirectory) {
         let is_alive = |rank| Line::connect(directory.path(), LineSocket::Guardian(rank)).is_ok();
         let names = directory.names();
         let guardians = names
             .iter()
             .filter_map(|name| LineSocket::guardian_of(name.to_str()?));
-        // The directory belongs to this job, whose manager has just died.
+        // With a living guardian, the directory belongs to this job, whose manager has just died.
         if guardians.into_iter().any(is_alive) {
             return;
         }
@@ -264,7 +265,7 @@ impl LauncherPosition {
 /// Connects to the manager in a job's directory; `None` if no manager is alive.
 ///
 /// # Errors
-/// Other errors of [`Line::connect`]: the job must not get a second manager.
+/// Fails with all other errors of [`Line::connect`], because the job must not get a second manager.
 fn existing_manager(directory: &Path) -> Result<Option<Line>, Error> {
     match Line::connect(directory, LineSocket::Manager) {
         Ok(line) => Ok(Some(line)),
@@ -304,7 +305,9 @@ fn name_of_parent() -> String {
     format!("mpiexec-{host}-{}@1", std::os::unix::process::parent_id())
 }
 
-/// Returns the job's name with a prefix, because Open MPI 4 uses bare numbers.
+/// Returns the name of a job with the `@` by which its files are recognised.
+///
+/// Open MPI 4 names a job by a bare number.
 fn name_of_job(name: String) -> String {
     match name.contains('@') {
         true => name,

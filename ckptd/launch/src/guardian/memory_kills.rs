@@ -4,10 +4,11 @@
 //! each control group, so a process that was ended by SIGKILL while the count of its group has
 //! risen was killed for lack of memory.
 //!
-//! The death may be noticed up to a second after the count has risen. Therefore the count is polled
-//! once a second, and compared with the last poll but one: with the counts 3 and 3, and then 4 at
-//! the poll between the kill and the death, the death finds 4, which is not 3. A poll later both
-//! stored counts are 4, and another SIGKILL is not attributed to that kill.
+//! The death may be noticed up to a second after the count has risen, and a poll may come between.
+//! Therefore the counts of the last two polls are stored, and the count at a death is compared with
+//! the older one. Example: the stored counts are 3 and 3, a kill raises the count to 4, and the
+//! next poll stores 3 and 4. The death then finds 4, which differs from the older count 3. A poll
+//! later the stored counts are 4 and 4, and another SIGKILL is not attributed to that kill.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};

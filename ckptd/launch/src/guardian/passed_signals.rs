@@ -15,14 +15,14 @@ use understudy_wire::line::{REPEATED_SIGNALS, SharedPage};
 pub struct PassedSignals([AtomicU64; REPEATED_SIGNALS.len()]);
 
 impl PassedSignals {
-    /// Records that a signal is being sent.
+    /// Records that a signal of [`REPEATED_SIGNALS`] is being sent; ignores other signals.
     pub fn note(&self, signal: i32) {
         if let Some(time) = self.time_of(signal) {
             time.store(realtime_ns(), Ordering::Relaxed);
         }
     }
 
-    /// True if the signal was sent.
+    /// True if the signal is one of [`REPEATED_SIGNALS`] and was sent.
     pub fn contains(&self, signal: i32) -> bool {
         self.time_of(signal)
             .is_some_and(|time| time.load(Ordering::Relaxed) != 0)

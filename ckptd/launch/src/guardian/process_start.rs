@@ -61,8 +61,8 @@ impl GuardianProcess {
         command.env_remove("UNDERSTUDY_ASIDE");
         if is_restart && number.0 < self.position.size {
             // The fault has struck the earlier process of this number, and must not strike the
-            // process that replaces it. A process with a number beyond the launcher's ranks
-            // replaces no earlier process.
+            // process that replaces it. A number beyond the launcher's ranks has had no earlier
+            // process.
             command.env_remove("UNDERSTUDY_FAULT");
         }
         adopt(&mut command, self.identity(number));

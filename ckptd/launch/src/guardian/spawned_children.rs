@@ -41,7 +41,7 @@ const BUFFER_BYTES: usize = 1 << 16;
 /// Greatest capacity of a pipe without privilege (pipe(7)).
 const MAX_PIPE_BYTES: usize = 1 << 20;
 
-/// A spawned process that was not found to have ended.
+/// A spawned process whose end was not detected yet.
 struct Running {
     id: u64,
     child: Child,
@@ -70,7 +70,8 @@ impl Stream {
     fn has_written(&self, before: u64) -> bool {
         let is_empty = ioctl_fionread(&self.from).map_or(true, |length| length == 0);
         let is_idle = is_empty && !self.progress.is_busy.load(Ordering::Acquire);
-        // A process that was left behind may print without end.
+        // A process that was left behind may print without end, so that at most as many bytes are
+        // awaited as the pipe and the thread can have contained.
         let capacity = fcntl_getpipe_size(&self.from).unwrap_or(MAX_PIPE_BYTES) + BUFFER_BYTES;
         let since = self.written() - before;
         is_idle || self.thread.is_finished() || since >= capacity as u64
@@ -91,8 +92,9 @@ pub struct SpawnedChildren {
 impl SpawnedChildren {
     /// Starts a process.
     ///
-    /// `line` is its connection to the MPI library's server, if the library has one; `preload`
-    /// is the value of `LD_PRELOAD`. The poller of the registry is woken when the process ends.
+    /// `line` is the process's connection to the MPI library's server, if the library has one;
+    /// `preload` is the value of `LD_PRELOAD`. The poller of the registry is woken when the process
+    /// ends.
     pub fn start(
         &mut self,
         start: ChildStart,
@@ -247,7 +249,7 @@ impl SpawnedChildren {
         })
     }
 
-    /// Returns the descriptor of a process that was not found to have ended.
+    /// Returns the descriptor of a process whose end was not detected yet.
     pub fn descriptor(&self, id: u64) -> Option<BorrowedFd<'_>> {
         let running = self.running.iter().find(|running| running.id == id)?;
         Some(running.pidfd.as_fd())

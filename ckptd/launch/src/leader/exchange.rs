@@ -33,7 +33,7 @@ struct OpenRequest {
     answer_if_lost: Option<Vec<u8>>,
 }
 
-/// Requests in the last generation, and of processes that it has spawned.
+/// Requests of ranks of the last generation, and of processes that these have spawned.
 #[derive(Default)]
 pub struct Exchange {
     generation: Option<GenerationName>,

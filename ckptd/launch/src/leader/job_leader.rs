@@ -129,9 +129,9 @@ impl JobLeader {
         self.hosts.insert(node, host);
     }
 
-    /// Handles the loss of a node after this silence, or a node that never connects.
+    /// Handles the loss of a node after this time of silence.
     ///
-    /// Returns true if the node had guardians.
+    /// Also handles a node that never connects. Returns true if the node had guardians.
     pub fn lose(&mut self, node: u32, silence: Duration) -> bool {
         self.lost.insert(node);
         let host = self.hosts.remove(&node);
@@ -357,7 +357,8 @@ impl JobLeader {
         let node_of =
             |number: &ProcessNumber| self.processes.get(number).copied().unwrap_or(OWN_NODE);
         let node_of_rank: Vec<u32> = ranks.iter().map(node_of).collect();
-        // Ranks of a host that is lost at this moment are detected as dead afterwards.
+        // A rank of a node that was lost meanwhile gets the index of another host. The death of
+        // the rank is detected afterwards.
         let host_index = |node: u32| self.hosts.range(..node).count() as u32;
         let host_indices = node_of_rank.iter().map(|&node| host_index(node));
         let beginning = Beginning {

@@ -1,6 +1,6 @@
 //! Boards: files in a node's memory in which busy workers publish their state.
 //!
-//! For processes on another node, the manager of the node reads the files.
+//! For processes on other nodes, the manager of the workers' node reads the files.
 
 use super::node::NodeState;
 use super::node_queue::NodeMessage;

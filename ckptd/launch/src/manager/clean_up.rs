@@ -37,7 +37,9 @@ impl NodeState {
         remove_left(&self.directory);
     }
 
-    /// Shuts down the servers of the MPI library, which may hang.
+    /// Shuts down the servers of the MPI library; waits at most [`SERVERS_LIMIT`].
+    ///
+    /// The shutdown of a server may hang.
     pub(super) fn end_servers(&self, servers: Servers) {
         let (done, is_done) = channel();
         let end = move || {

@@ -20,8 +20,8 @@ pub struct Follower {
     /// Time when the last returned heartbeat was sent.
     ///
     /// The leader has received that heartbeat at this time or later, so it cannot have declared
-    /// this node lost before this time plus its own timeout. The time when the heartbeat came back
-    /// would prove nothing: it may have waited in a buffer.
+    /// this node lost before this time plus the leader's timeout. The time when the heartbeat came
+    /// back would prove nothing, because the heartbeat may have waited in a buffer.
     last_confirmed: Instant,
     /// Silence beyond [`LEASE_TIMEOUT`].
     doubt: Doubt,

@@ -133,7 +133,7 @@ impl NodeState {
                 spawned: None,
             })?;
         }
-        // A node without servers has no ranks that could request their data.
+        // A node without servers has no ranks that could request data of the spawned processes.
         let bytes = Some(Vec::new());
         self.reports.push(Report::Answer { id, bytes });
         Ok(())

@@ -127,7 +127,7 @@ impl NodeState {
 
     /// Orders the guardians of this node to kill a process.
     ///
-    /// The order has an effect at the guardian that has started the process.
+    /// The order has an effect only at the guardian that has started the process.
     pub(super) fn kill(&self, number: ProcessNumber) {
         let kill = ToGuardian::Kill { number };
         self.guardians

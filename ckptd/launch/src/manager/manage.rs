@@ -148,7 +148,7 @@ fn lead(
             }
         }
         if starter_counts && ready.contains(&starter_pipe) {
-            // The starter was killed, so that the job's result would be lost.
+            // The starter was killed, so that no process receives the job's result.
             let Ok(received) = starter.read_available() else {
                 let _ = hub.watch(false).and(watch(&mut starter_pipe, false));
                 abandon_node(node);

@@ -94,7 +94,8 @@ pub struct NodeState {
 impl NodeState {
     /// Returns the state of a node of the job with this directory.
     ///
-    /// Guardians connect to `listener`. `is_last`: no other manager can replace this manager.
+    /// Guardians connect to `listener`. `is_last` is true if no other manager can replace this
+    /// manager.
     ///
     /// # Errors
     /// Errors of [`Poller::new`] and epoll_ctl(2).

@@ -44,7 +44,7 @@ impl MappedPage {
         unsafe { &*self.page }
     }
 
-    /// True if the process was or is about to be a rank of a generation.
+    /// True if the process may have a checkpoint ([`Process::mark_as_rank`]).
     pub fn was_in_generation(&self) -> bool {
         self.page().has_taken_part.load(Ordering::Acquire) != 0
     }
@@ -178,7 +178,9 @@ impl Process {
         })
     }
 
-    /// Marks the process as a rank of a generation that begins.
+    /// Marks the process as one that may have a checkpoint.
+    ///
+    /// Such a process is a rank of a generation that begins, or adopts a replica store.
     pub fn mark_as_rank(&self, is_protected: bool) {
         let page = self.shared.page();
         page.is_protected

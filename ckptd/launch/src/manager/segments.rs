@@ -74,9 +74,9 @@ pub struct SegmentDirectories {
 }
 
 impl SegmentDirectories {
-    /// Prepares directories below one in `/dev/shm`.
+    /// Returns directories below `memory`, a directory in `/dev/shm`.
     ///
-    /// The directories may be on a disk if the MPI library allows disks.
+    /// `may_be_on_disk` is true if the MPI library can share memory by files on a disk.
     pub fn new(memory: PathBuf, may_be_on_disk: bool) -> SegmentDirectories {
         SegmentDirectories {
             memory,

@@ -53,8 +53,8 @@ impl NodeState {
                 );
                 let child = &mut group.children[index];
                 (child.has_ended, child.status) = (true, status);
-                // Processes of its namespace may wait for the process if it has not called
-                // MPI_Finalize.
+                // Processes of the namespace may wait for a process that has exited with status 0
+                // but has not called MPI_Finalize.
                 if let (0, Some(servers)) = (status, &self.servers) {
                     servers.lose(&group.name, Rank(index as u32));
                 }
@@ -80,7 +80,9 @@ impl NodeState {
         }
     }
 
-    /// Handles the death of a guardian: kills its spawned processes, whose ends it cannot report.
+    /// Handles the death of a guardian: kills its spawned processes.
+    ///
+    /// The dead guardian cannot report their ends.
     pub(super) fn lose_children(&mut self, home: Guardian) {
         let all = self
             .children
@@ -190,8 +192,8 @@ impl NodeState {
 
     /// Handles the rollback of a worker to a point after `spawn_calls` spawn calls.
     ///
-    /// Later groups are ended because the worker spawns them again. After a return to an older
-    /// checkpoint on disk the later groups include permanent ones.
+    /// Groups up to this point become permanent. Later groups are ended because the worker spawns
+    /// them again; after a return to an older checkpoint on disk they include permanent groups.
     pub(super) fn rolled_back(&mut self, worker: Worker, spawn_calls: u64) {
         self.children.make_permanent(worker, spawn_calls);
         self.end_groups(|group| group.spawn_call.0 == worker && group.spawn_call.1 > spawn_calls);

@@ -2,12 +2,12 @@
 //!
 //! Spawned processes are in namespaces of their own beside that of the generation.
 //!
-//! A worker reports when its spawned processes are *permanent*, that is, not rolled back with it
-//! any more, because a checkpoint after the spawn call was committed. Before that they are killed
-//! when a generation ends, and the worker spawns them again after its rollback. If one of them is
-//! killed by a signal before it is permanent, the generation fails. A group is *captured* in
-//! between: a checkpoint after the spawn call was taken but not committed, so the group may become
-//! permanent or be rolled back.
+//! The processes of one spawn call are a *group*. A worker reports when a group is *permanent*: a
+//! checkpoint after the spawn call was committed, so that the group is not rolled back with the
+//! worker any more. A group that is not permanent is killed when a generation ends, and the worker
+//! spawns the group again after its rollback. If a process of such a group is killed by a signal,
+//! the generation fails. A group is *captured* after a checkpoint that follows the spawn call was
+//! taken and before the checkpoint is committed: the group may become permanent or be rolled back.
 
 use rustix::process::{Signal, pidfd_send_signal};
 use std::collections::BTreeMap;
@@ -216,8 +216,8 @@ impl SpawnedGroups {
 
     /// Stops the processes of groups that are not permanent, because a generation was announced.
     ///
-    /// Workers that have not left the current generation report which groups are spawned again.
-    /// Until then nothing of these groups may reach the workers. A group that is rolled back and
+    /// Later reports of the workers decide which groups are permanent and which are spawned again.
+    /// Until then no data of these groups may reach the workers. A group that is rolled back and
     /// whose spawn call waits for an answer is killed, so that the call fails.
     pub fn stop_temporary(&mut self) {
         for group in self.groups.iter_mut().filter(|group| !group.is_permanent) {
@@ -252,7 +252,9 @@ impl SpawnedGroups {
         self.groups.iter().any(is_open)
     }
 
-    /// True if a child runs that would wait for the job's processes.
+    /// True if a child of a group that is not permanent runs.
+    ///
+    /// Such a child is connected to processes of the job, and would wait for them.
     pub(super) fn is_any_connected(&self) -> bool {
         let is_connected =
             |group: &SpawnedGroup| !group.is_permanent && group.running().next().is_some();

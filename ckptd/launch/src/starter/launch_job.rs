@@ -17,8 +17,8 @@ use std::process::Stdio;
 ///
 /// The processes write to `streams`, which are closed at the end.
 ///
-/// The calling thread must live as long as the process, because the guardians end with it. Signals
-/// to this process are forwarded to the job, after `notify` was called with their numbers.
+/// The guardians end with the calling thread, which must therefore live as long as the process.
+/// Signals to this process are forwarded to the job, after `notify` was called with their numbers.
 ///
 /// # Errors
 /// Errors of starting a process.

@@ -88,7 +88,7 @@ impl NodeShare {
         }
     }
 
-    /// Checks that all files exist on this node.
+    /// Checks that the program and the preload library exist on this node.
     ///
     /// # Errors
     /// [`Error::NoProgram`], [`Error::Missing`].
@@ -130,7 +130,7 @@ impl NodeShare {
             match guardian(each) {
                 Ok(child) => started.push(child),
                 Err(error) => {
-                    // Nothing would collect the exit statuses of the guardians started before.
+                    // After an error, no caller waits for the guardians that were started before.
                     for mut child in started {
                         let _ = child.kill();
                         let _ = child.wait();

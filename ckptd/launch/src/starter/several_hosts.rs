@@ -32,7 +32,7 @@ use understudy_wire::io::{Interest, wait_ready};
 
 /// Poll interval of agents.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// Time limit for the last output after the job has ended, while it is read.
+/// Time limit for the last output after the job's end, while it is read.
 const LAST_OUTPUT_TIMEOUT: Duration = Duration::from_secs(5);
 const LAST_OUTPUT_POLL_INTERVAL: Duration = Duration::from_millis(2);
 
@@ -216,7 +216,9 @@ fn pass_input_on(to: &Input) -> Result<(), Error> {
     .map_err(Error::system("a thread"))
 }
 
-/// Reports ended agents to the leader, and kills unneeded ones, until the leader ends.
+/// Reports ended agents to the leader, and kills agents of lost nodes.
+///
+/// Returns when the leader has ended.
 fn supervise_agents(
     messages: &mut Messages<std::process::ChildStdout>,
     agents: &mut [Agent],

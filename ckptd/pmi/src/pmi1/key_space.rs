@@ -41,7 +41,7 @@ pub enum KeySpaceAction {
         programs: Vec<ChildProgram>,
         put: Preput,
     },
-    /// Closes the connection of a rank that does not use PMI-1.
+    /// Closes the connection of a rank whose data are not PMI-1, or too long.
     Close(Rank),
 }
 

@@ -401,9 +401,10 @@ mod tests {
         );
     }
 
-    /// A rank floods the server while another waits in a barrier, and is disconnected.
+    /// Rank 1 floods the server while rank 0 waits in a barrier, and is disconnected.
     ///
-    /// With another socket the rank completes the barrier. Two more generations do the same.
+    /// With another socket rank 1 completes the barrier. The test is repeated in two more
+    /// generations.
     #[test]
     fn ranks_are_served_and_one_that_floods_is_disconnected() {
         let (server, events) = Pmi1Server::start(Arc::new(NoPeers)).unwrap();

@@ -250,7 +250,8 @@ pub struct Module {
     pub tool_connected: Absent,
     /// Must be absent.
     ///
-    /// A client that logs waits for the answer; without this function it prints itself.
+    /// A client that logs would wait for the answer of this function. Without the function the
+    /// client prints the text itself.
     pub log: Absent,
     pub allocate: Absent,
     pub job_control: Absent,

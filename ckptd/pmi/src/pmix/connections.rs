@@ -46,7 +46,7 @@ enum Order {
     ///
     /// The connection to libpmix is closed, too, when the rank closes its connection.
     Finalised(Owner),
-    /// Ends one connection of a rank, which makes no further connections.
+    /// Ends one connection of a rank, and stops listening for the rank.
     ///
     /// A message is sent when libpmix has closed the connection. The sender is dropped without a
     /// message if no connection is left.
@@ -283,7 +283,7 @@ struct Connection {
     down: Outbox,
     is_finalised: bool,
     is_ready: bool,
-    /// Receiver of the message that libpmix has closed the connection.
+    /// Sender of the message that libpmix has closed the connection.
     done: Option<Sender<()>>,
 }
 
@@ -378,7 +378,7 @@ impl Connection {
     fn end(&mut self, done: Sender<()>) {
         self.client = None;
         self.up.clear();
-        // libpmix may have closed the connection already.
+        // The connection is examined at once, because libpmix may have closed it already.
         (self.is_ready, self.done) = (true, Some(done));
         self.close();
     }

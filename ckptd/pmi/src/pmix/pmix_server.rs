@@ -79,7 +79,8 @@ impl PmixServer {
         infos.string("pmix.srvr.tmpdir", directory);
         infos.string("pmix.sys.tmpdir", directory);
         infos.string("pmix.hname", settings.host.as_bytes());
-        // Without this, libpmix prints output that clients write to its channels a second time.
+        // Without this entry, libpmix prints output that clients write to its channels a second
+        // time.
         infos.flag("pmix.iof.local", false);
         let (events, received) = mpsc::channel();
         let connections = Arc::new(Connections::new()?);
@@ -269,8 +270,9 @@ impl PmixServer {
 
     /// Waits until libpmix has handled a connection that it has closed.
     ///
-    /// libpmix may complete a fence by a separate event. The thread of libpmix handles events in
-    /// order, including those that callers create.
+    /// libpmix may complete a fence by a separate event. Each call here waits for an event that the
+    /// call itself creates. The thread of libpmix handles events in order, so that earlier events
+    /// were handled before.
     fn await_handled(&self) {
         let nobody = Proc {
             namespace: fixed::<NAMESPACE_SIZE>("ckptd-nobody"),
@@ -289,9 +291,9 @@ impl PmixServer {
 
     /// Requests data that a rank of this node has put for other nodes.
     ///
-    /// Answers a [`crate::ModexRequest`] of another node. `then` is called by a thread of libpmix
-    /// as soon as the rank has put data, with `None` if there are none. If the generation is
-    /// unknown or libpmix refuses the request, this thread calls `then` with `None`.
+    /// Answers a [`crate::ModexRequest`] of another node. A thread of libpmix calls `then` as soon
+    /// as the rank has put data, or with `None` after an error. If the generation is unknown or
+    /// libpmix refuses the request, this thread calls `then` with `None`.
     pub fn modex(
         &self,
         generation: &GenerationName,

@@ -9,9 +9,11 @@ use understudy_catalogue::{exit_status, message};
 use understudy_messages::JobOrder;
 use understudy_numbers::{Generation, Guardian, ProcessNumber};
 
-/// Limit of new processes that die before they have been in a generation.
+/// Limit of processes that die before they have been in a generation.
+///
+/// The count begins anew with each generation.
 const MAX_STILLBORN_PROCESSES: u32 = 10;
-/// Limit of successive generations that fail without a death.
+/// Limit of successive generations that fail without a death, or in which MPI libraries abort.
 const MAX_FAILED_GENERATIONS: u32 = 10;
 /// Time limit for the report of a failure, after an MPI library has aborted.
 ///
@@ -197,8 +199,8 @@ impl Job {
             {
                 self.stop_replenishing()
             }
-            // A spare replaces the process in its own memory; only a new process would need more
-            // memory.
+            // A spare can replace the process, and already has memory. Only a new process would
+            // need more memory.
             Ending::OutOfMemory
                 if self.is_protected && self.living.len() as u32 >= self.workers =>
             {
@@ -294,7 +296,7 @@ impl Job {
 
     /// Closes the record of a process that has exited and whose output has ended.
     ///
-    /// Then [`revive`](Self::revive) starts the process again if it was killed too early.
+    /// Then [`revive`](Self::revive) starts the process again if it was killed before it used MPI.
     pub(super) fn close_if_over(&mut self, number: ProcessNumber) {
         if self.members.get(&number).is_some_and(Member::is_over) {
             self.unfinished.remove(&number);

@@ -64,7 +64,8 @@ impl Job {
 
     /// Handles a process that begins to use MPI.
     ///
-    /// After the end of a program, the first such process begins the next program of its script.
+    /// After the end of a program, the first process that has used MPI in that program begins the
+    /// next program of its script.
     pub(super) fn process_registered(&mut self, number: ProcessNumber) {
         let has_ended = self.phase == (Phase::Ending { deadline: None }) && self.status == 0;
         if has_ended && self.living.contains(&number) {

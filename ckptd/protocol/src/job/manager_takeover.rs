@@ -21,7 +21,7 @@ impl Job {
         self.start_if_all_have_joined();
     }
 
-    /// Takes over when all guardians have joined and reported their processes.
+    /// Takes over when all guardians have joined and reported their processes, or are dead.
     pub(super) fn take_over(&mut self) {
         let (earlier, absent) = (
             std::mem::take(&mut self.earlier_processes),

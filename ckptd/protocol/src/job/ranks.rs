@@ -17,12 +17,12 @@ enum Preference {
 impl Job {
     /// Chooses the ranks of the next generation, if there are enough processes.
     ///
-    /// Each rank of the last generation keeps its number, and spares fill the gaps. For example,
+    /// Each survivor keeps its rank of the last generation, and spares fill the gaps. For example,
     /// with four workers the ranks were the processes 0, 1, 2, 3. After process 1 has failed, spare
     /// 4 fills the gap: the ranks are 0, 4, 2, 3, and not the sorted 0, 2, 3, 4, in which two
-    /// survivors would have other ranks than before. MPICH needs this: it derives from its own rank
-    /// on which side of an intercommunicator a process is (`determine_low_group`), and errs if the
-    /// order of the members has changed.
+    /// survivors would have other ranks than before. MPICH needs constant ranks: it derives from
+    /// its own rank on which side of an intercommunicator a process is (`determine_low_group`), and
+    /// errs if the order of the members has changed.
     pub(super) fn choose_ranks(&self, is_first: bool) -> Option<Vec<ProcessNumber>> {
         let workers = self.workers as usize;
         let is_ready = |number: &ProcessNumber| !self.unready.contains(number);

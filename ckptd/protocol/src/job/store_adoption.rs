@@ -45,7 +45,7 @@ impl Job {
         (member.replicas_of.is_none() && !member.has_resumed).then(|| self.nodes[&member.at])
     }
 
-    /// True if an adopter of a replica store is not ready yet.
+    /// True if a process that is to adopt a replica store is not ready yet.
     pub(super) fn awaits_adopters(&self) -> bool {
         let mut missing: BTreeMap<Node, usize> = BTreeMap::new();
         for from in self.left_stores.values() {

@@ -57,8 +57,8 @@ impl World {
 
     /// Commits a checkpoint if all workers have handed over replicas of themselves.
     ///
-    /// Then a process of another node, if one has handed over its own replica, also receives a
-    /// replica of each worker. Returns true if the checkpoint is committed.
+    /// Then each worker's replica is also given to a process of another node that has handed over
+    /// its own replica, if there is such a process. Returns true if the checkpoint is committed.
     pub fn commit(&mut self) -> bool {
         let has_own = |it: &Process| it.part.is_some_and(|part| it.copies.contains(&part));
         let keeps = |it: &&Process| it.keeps && it.stage != Stage::Dead && has_own(it);

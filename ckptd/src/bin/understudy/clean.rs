@@ -93,7 +93,7 @@ fn torn_epochs(directory: &Path) -> io::Result<Vec<Leftover>> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(error) => return Err(error),
         };
-        // The writer may be on another node.
+        // The writer may be on another node, where its process is not visible.
         let is_quiet = SystemTime::now()
             .duration_since(changed)
             .is_ok_and(|since| since >= UNCHANGED_TIME);

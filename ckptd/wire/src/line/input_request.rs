@@ -17,7 +17,8 @@ pub enum InputRequest {
 pub enum InputReply {
     /// A pipe is attached to this reply.
     ///
-    /// Descriptors: read end, file of an [`InputPage`], write end while input is missing.
+    /// Descriptors: the read end, the file of an [`InputPage`], and the write end, unless the pipe
+    /// contains the rest of the input.
     Pipe,
     /// The pipe contains the rest of the input: its write end can be closed.
     Ended,

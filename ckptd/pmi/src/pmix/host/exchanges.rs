@@ -57,7 +57,7 @@ pub unsafe extern "C" fn disconnect(
     }
 }
 
-/// Replies to libpmix in any case.
+/// Enters a fence without data; accepts the call and replies in any case.
 ///
 /// After a refusal, libpmix releases memory more than once, or makes the processes wait.
 ///

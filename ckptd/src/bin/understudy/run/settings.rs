@@ -163,8 +163,8 @@ impl Settings {
 
     /// Returns the secret that the ranks share: the user's value, or 128 random bits.
     ///
-    /// `None` with a disk level: every start of the job must then have the same secret. Also `None`
-    /// if the kernel provides no random bits.
+    /// `None` with a disk level, because a restart needs equal values: the ranks then derive them
+    /// from the program. Also `None` if the kernel provides no random bits.
     pub fn secret(&self) -> Option<OsString> {
         if self.get("UNDERSTUDY_DISK").is_some() {
             return None;

@@ -17,8 +17,8 @@ pub struct Verdict {
 
 /// Derives the result from the recorded state of the job and the launcher's status.
 ///
-/// `are_events_incomplete`: the ranks could not write all their event files, so that an absent
-/// event proves nothing.
+/// `are_events_incomplete` is true if the ranks could not write all their event files, so that an
+/// absent event proves nothing.
 pub fn verdict(state: Option<&JobState>, launcher: u8, are_events_incomplete: bool) -> Verdict {
     let with_remark = |status, remark: String| Verdict {
         status,
