@@ -126,7 +126,7 @@ impl Daemon {
         spares.map(|spare| spare.spare.rank.0).collect()
     }
 
-    /// Registers a spare of a job that does not run.
+    /// Registers a spare under the name of a job that does not exist.
     ///
     /// The registration ends when the returned value is dropped.
     ///
@@ -155,7 +155,7 @@ impl Daemon {
     }
 }
 
-/// A spare of a job that does not run.
+/// A registered spare whose job does not exist.
 ///
 /// A thread sends the heartbeats of the spare until this value is dropped, so the spare stays
 /// registered however long a test waits for its turn.

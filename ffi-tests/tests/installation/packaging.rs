@@ -229,9 +229,10 @@ fn an_installed_tree_runs_a_job_from_its_place() {
     assert_works(&prefix, directory.path());
 }
 
-/// Jobs on one host are protected with such a path; jobs on several are refused.
+/// With this path, jobs on one host are protected, and jobs on several hosts are refused.
 ///
-/// ld.so would split the path into two names, ignore both, and preload nothing.
+/// LD_PRELOAD cannot contain the path: ld.so would split the path into two names, ignore both, and
+/// preload nothing.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn a_path_with_a_blank_and_a_colon_can_be_preloaded() {

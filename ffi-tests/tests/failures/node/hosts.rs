@@ -206,7 +206,9 @@ fn workers_die_under_a_plain_mpirun() {
     assert_good(&outcome, &undisturbed, &case, &[0, 2]);
 }
 
-/// The workers of a lost host, which print nothing, have their replicas on other hosts.
+/// Workers of a lost host have their replicas on other hosts.
+///
+/// These workers print nothing, since output of a lost host can be printed twice.
 #[test]
 fn a_host_may_be_lost() {
     if !Hosts::are_possible() {

@@ -57,7 +57,8 @@ enum ExpectedEnd {
     Survives,
     /// Worker `.0` and its only replica, at worker `.1`, are lost together.
     Lost(u32, u32),
-    /// Either of them, because the replica was being sent to another process.
+    /// The job survives or ends as with `Lost`, because the replica was still being sent to another
+    /// process.
     Either(u32, u32),
 }
 

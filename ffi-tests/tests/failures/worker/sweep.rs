@@ -457,7 +457,8 @@ fn heat2d_survives_a_death_at_any_call_when_its_static_data_are_rebuilt() {
 #[test]
 #[ignore = "a variant: make test-all"]
 fn cg_survives_a_death_at_any_call_when_its_static_data_are_rebuilt() {
-    // The phase ends before the fourth call, so that it is over before the waits at cuts.
+    // The set-up phase ends before the fourth call, and so before the cuts at which `WAITING`
+    // delays the workers.
     let make = || {
         short_cg()
             .interval("4calls")
