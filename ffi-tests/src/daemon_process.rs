@@ -24,7 +24,7 @@ const BEAT: Duration = Duration::from_secs(1);
 pub fn private_directory() -> TempDir {
     let directory = tempfile::tempdir().expect("there is room for temporary files");
     std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o700))
-        .expect("it is ours");
+        .expect("the directory belongs to this user");
     directory
 }
 
@@ -50,12 +50,12 @@ fn start(socket: &Path, options: &[&str]) -> Child {
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
-        .expect("it can be started");
-    let stdout = child.stdout.take().expect("it is piped");
+        .expect("ckptd can be started");
+    let stdout = child.stdout.take().expect("standard output is a pipe");
     let mut line = String::new();
     BufReader::new(stdout)
         .read_line(&mut line)
-        .expect("it reports when it is ready");
+        .expect("the daemon reports when it is ready");
     assert!(line.starts_with("socket "), "{line}");
     child
 }

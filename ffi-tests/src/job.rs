@@ -145,8 +145,8 @@ impl Job {
 
     /// Sets faults, which ranks cause themselves.
     ///
-    /// If a fault needs replicas at buddies, and UNDERSTUDY_COPIES is not set yet, each worker gets
-    /// one such replica.
+    /// Each worker gets a replica at a buddy if a fault needs one and UNDERSTUDY_COPIES is not yet
+    /// set.
     pub fn fault(self, fault: &str) -> Job {
         let needs_buddy = AT_BUDDIES.iter().any(|stage| fault.contains(stage));
         let job = match needs_buddy && self.variable(COPIES).is_none() {

@@ -295,7 +295,7 @@ fn compiled_by(compiler: &Path, source: &Path) -> PathBuf {
             .arg("-lm")
             .status();
         assert!(
-            status.expect("it is a program").success(),
+            status.expect("the compiler can be executed").success(),
             "{} fails on {}",
             compiler.display(),
             source.display()

@@ -207,7 +207,7 @@ impl Job {
         // derive it, and for a program of the distribution, which is linked with another library
         // than the programs of the tests.
         let library = MpiLibrary::of(&paths::example("heat2d"))
-            .expect("it is linked with MPI")
+            .expect("heat2d is linked with MPI")
             .library;
         if !MpiLibrary::of(&self.program).is_ok_and(|mpi| mpi.library == library) {
             command.arg("--mpi").arg(library);

@@ -41,7 +41,7 @@ impl Job {
             let other = scope.spawn(|| other().run_in(directory()));
             [
                 self.run_in(directory()),
-                other.join().expect("it has been started"),
+                other.join().expect("the other job was started"),
             ]
         })
     }
@@ -62,7 +62,7 @@ impl Job {
             let running: Vec<_> = rows.iter().map(run).collect();
             let ended = running
                 .into_iter()
-                .map(|job| job.join().expect("it has been started"));
+                .map(|job| job.join().expect("each job was started"));
             ended.collect()
         })
     }

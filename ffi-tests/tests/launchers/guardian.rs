@@ -268,14 +268,15 @@ fn a_container_may_end_with_its_launcher_and_be_killed_with_it() {
             let mut killed = contained(work.path(), "600000")
                 .spawn()
                 .expect("util-linux is there");
-            let mut lines = BufReader::new(killed.stdout.take().expect("it is piped")).lines();
+            let stdout = killed.stdout.take().expect("standard output is a pipe");
+            let mut lines = BufReader::new(stdout).lines();
             assert!(lines.nth(10).is_some(), "the job prints too few lines");
             let unshare = processes::all().find(|&pid| processes::parent(pid) == Some(killed.id()));
             assert!(
                 unshare.is_some_and(processes::kill),
                 "the job ended before it was killed"
             );
-            killed.wait().expect("it is our child");
+            killed.wait().expect("timeout is a child");
         }
         let output = contained(work.path(), HEAT2D[2])
             .output()

@@ -150,7 +150,7 @@ fn timers_of_after_the_checkpoint_send_no_signal() {
     }
 }
 
-/// A replacement survives a second failure and is rolled back to the checkpoint that it has loaded.
+/// The second recovery rolls the replacement back to the checkpoint that it has loaded.
 ///
 /// Locks in that checkpoint belong to the process that failed first.
 #[test]

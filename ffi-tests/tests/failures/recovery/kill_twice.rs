@@ -57,8 +57,7 @@ enum ExpectedEnd {
     Survives,
     /// Worker `.0` and its only replica, at worker `.1`, are lost together.
     Lost(u32, u32),
-    /// The job survives or ends as with `Lost`, because the replica was still being sent to another
-    /// process.
+    /// The job survives or ends as in `Lost`: the replica was just being sent.
     Either(u32, u32),
 }
 

@@ -87,7 +87,7 @@ fn a_new_spare_that_fails_while_joining_is_not_needed() {
     outcome.assert_nothing_left();
 }
 
-/// The only spare is still joining when worker 2 is killed: the job waits for the spare.
+/// Worker 2 is killed while the only spare joins; the job waits for the spare.
 #[test]
 fn a_worker_that_fails_while_a_new_spare_joins_is_replaced_by_it() {
     let case = half_of_heat2d();
