@@ -171,7 +171,7 @@ fn a_guardian_that_is_terminated_before_its_job_has_begun_exits() {
 #[ignore = "a variant: make test-all"]
 fn a_program_that_is_refused_runs_under_its_launcher() {
     let chatter = || Job::new(paths::test_program("chatter"), &["20"]);
-    // The runtime finds the error, when the guardians exist already.
+    // The runtime detects the wrong setting when the guardians have already been started.
     let outcome = chatter()
         .launched_by(Launcher::Mpirun)
         .env("UNDERSTUDY_INTERVAL", "soon")

@@ -137,8 +137,8 @@ fn two_die(case: &TestProgram, [first, second]: [u32; 2], point: &str, verdicts:
         outcome.wall,
         outcome.faults()
     );
-    // If a fault point follows a message, the second worker may reach it only after the first was
-    // replaced, or not at all if the checkpoint is committed in that recovery.
+    // A fault point may follow a message of the first worker. The second worker then reaches the
+    // point after the recovery, or never, because the recovery has committed the checkpoint.
     let both = [first.min(second), first.max(second)];
     let died = outcome.faults();
     let is_certain = point == "cut.begin";

@@ -88,8 +88,8 @@ fn expected_end(role: Role, point: &str, lifetime: ReplicaLifetime) -> ExpectedE
         Role::Protected => (0, 1, "reprotect"),
         _ => return ExpectedEnd::Survives,
     };
-    // A buddy may end `fetch` a little before the replacement does. All processes meet in
-    // `rebuild`, the stage after `load`, and again at the end of `reprotect`.
+    // A buddy may end `fetch` a little before the replacement does, so the end is certain only when
+    // all processes have met: in `rebuild`, the stage after `load`, or at the end of `reprotect`.
     let certain = if role == Role::Buddy {
         "rebuild.half"
     } else {
