@@ -6,8 +6,8 @@
  *   OUTPUT            file for the final x: a line of text with its length,
  *                     then the values as doubles
  *   --block B         rows and columns of a block of the matrix (default: 32)
- *   --restart R       begin again every R iterations, since the method converges
- *                     in few (default: 10; 0: never)
+ *   --restart R       start again from the first x every R iterations, since the
+ *                     method converges in few iterations (default: 10; 0: never)
  *   --print-every K   print the norm every K iterations (default: 10)
  *   --times           print the elapsed times at the end
  *

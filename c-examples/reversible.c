@@ -10,10 +10,10 @@
  *                   a fatal signal, an endless loop, a call of MPI, another result
  *   memory   each rank prints its amount of shared memory at the end
  *
- * All positions move, the ends are exchanged with both neighbours, all velocities
- * change, and a random mass gets a kick. In integers, each of these has an exact
- * inverse. With -DNUMBER=double it is rounded, and understudy detects that undoing
- * gives other bytes.
+ * In a step, all positions move, the ends are exchanged with both neighbours, all
+ * velocities change, and a random mass gets a kick. In integers, each of these parts
+ * has an exact inverse. With -DNUMBER=double results are rounded, and understudy
+ * detects that undoing a step gives other bytes.
  *
  * Prints the state of rank 0 every 10 steps, and a sum over all ranks at the end.
  */

@@ -424,7 +424,7 @@ typename Kernel::array run(Kernel &kernel, long begin, long end, MPI_Comm comm, 
     std::vector<B> possessed(size), needed(size);
     for (long step = begin; step != end; step++) {
         B own = kernel.possessed(rank, size, step), next = kernel.needed(rank, size, step + 1);
-        /* At its present place, if it stays there. */
+        /* If the next box contains the rank's part, the part is computed in that box. */
         const bool stays = next.contains(own);
         write.reshape(stays ? next : own);
         kernel.calculate(read, write, step);

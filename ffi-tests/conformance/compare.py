@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Runs mpi4py's own tests without and with understudy, and compares the result of every test.
 
-One job of each kind for each module, on two ranks. The exit status is 1 if a module differs.
+Each module of tests is run by one job without and one with understudy, on two ranks. The exit
+status is 1 if a module differs.
 Logs are in build/conformance."""
 import argparse
 import os
@@ -30,7 +31,7 @@ def arguments():
     parser.add_argument("--fault", action="append", default=[], help="UNDERSTUDY_FAULT, in a run each")
     parser.add_argument("--interval", default="0.2s", help="UNDERSTUDY_INTERVAL (default: %(default)s)")
     parser.add_argument("--limit", type=int, default=300, help="seconds of a job (default: %(default)s)")
-    parser.add_argument("--old", action="store_true", help="compare with the last run without the layer instead of a new one")
+    parser.add_argument("--old", action="store_true", help="compare with the logs of the last run without understudy")
     return parser.parse_args()
 
 
@@ -77,7 +78,7 @@ class Run:
         counts = [tuple(map(int, found.groups()[2:])) for line in lines if (found := SUMMARY.match(line))]
         self.counts = tuple(map(sum, zip(*counts))) if len(counts) == RANKS else None
         errors = pathlib.Path(f"{log}.err").read_text(errors="replace")
-        self.end = "" if not fault else ", one killed" if "; replaced by " in errors else ", nobody killed"
+        self.end = "" if not fault else ", one killed" if "; replaced by " in errors else ", none killed"
 
     def start(self, options, module, kind, fault, log):
         with tempfile.TemporaryDirectory() as work, open(f"{log}.out", "wb") as out, open(f"{log}.err", "wb") as err:
@@ -106,7 +107,7 @@ def main():
         sys.exit("mpi4py's tests are not installed; `make python` installs them")
     modules = options.modules or sorted(path.stem for path in TESTS.glob("test_*.py"))
     bad = 0
-    print(f"{'module':<24} {'plain':<34} under the layer", flush=True)
+    print(f"{'module':<24} {'plain':<34} with understudy", flush=True)
     for module in modules:
         plain = Run(options, module, "plain")
         for number, fault in enumerate(options.fault or [None]):
@@ -122,8 +123,8 @@ def main():
             for name in names[:6]:
                 print(f"    {name}: {plain.verdicts.get(name)} / {layer.verdicts.get(name)}", flush=True)
             if len(names) > 6:
-                print(f"    … {len(names)} in all")
-    print(f"{len(modules)} modules, {bad} of their runs different", flush=True)
+                print(f"    … {len(names)} tests differ")
+    print(f"{len(modules)} modules, {bad} runs different", flush=True)
     sys.exit(bad > 0)
 
 

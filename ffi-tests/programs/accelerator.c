@@ -3,8 +3,8 @@
  *
  *   accelerator LIBCUDA ROUNDS [early|late|unused]
  *
- * LIBCUDA is the driver of a real device or the stand-in of `accelerators`. The
- * program opens and initialises the driver before MPI_Init (early) or after a
+ * LIBCUDA is the driver of a real device, or its replacement in `accelerators`.
+ * The program opens and initialises the driver before MPI_Init (early) or after a
  * third of the rounds (late), or only opens it (unused). */
 #include "accelerators/cuda.h"
 #include <dlfcn.h>

@@ -2,11 +2,11 @@
  *
  *   aloof STEPS MILLISECONDS [memory | threads]
  *
- * They compute, allocate, write to files and print; or, with `memory`, wait for
- * each other by polling shared memory. With `threads`, any thread may call MPI,
- * and another one computes as well. A process that can remove the file
- * `endless` never stops computing. It removes the file by its own system call,
- * since effects of the C library on files may be undone. */
+ * The processes compute, allocate, write to files and print; or, with `memory`,
+ * wait for each other by polling shared memory. With `threads`, any thread may
+ * call MPI, and a second thread computes as well. A process that can remove the
+ * file `endless` never stops computing. The process removes the file by a system
+ * call of its own, since effects of the C library on files may be undone. */
 #include "check.h"
 #include <pthread.h>
 #include <sched.h>

@@ -137,7 +137,7 @@ static uint64_t halo(int steps)
     return sum;
 }
 
-/* Tasks are numbers; a result does not depend on the rank that has made it. */
+/* Tasks are numbers; a result does not depend on the rank that computes it. */
 static uint64_t farm(int tasks)
 {
     uint64_t message[2] = {0, 0}, sum = 0;
@@ -186,8 +186,8 @@ static uint64_t pairs(int steps)
             own[i] = mix(sum, i);
         MPI_Startall(2, persistent);
         /*
-         * One after the other around the ring, so that blocking sends of any
-         * length are correct.
+         * The ranks send one after the other around the ring, so that blocking
+         * sends of any length are correct.
          */
         if (rank == 0) {
             if (step % 2)
@@ -205,7 +205,7 @@ static uint64_t pairs(int steps)
         for (int i = 0; i < CELLS; i++)
             sum = mix(sum, came[i]);
         sum = mix(sum, token);
-        /* More than any library sends eagerly. */
+        /* A message that is longer than any library sends eagerly. */
         large[step % (1 << 15)] = sum;
         if (rank % 2 == 0 && rank + 1 < size)
             MPI_Send(large, 1 << 15, MPI_UINT64_T, rank + 1, 9, MPI_COMM_WORLD);
@@ -321,7 +321,7 @@ static uint64_t locks(int steps)
             MPI_Win_lock(MPI_LOCK_EXCLUSIVE, to, 0, win);
             MPI_Get(&old, 1, MPI_UINT64_T, to, at, 1, MPI_UINT64_T, win);
             MPI_Win_flush(to, win);
-            /* Others wait for a long time in some steps. */
+            /* In some steps, this rank has the lock for a long time, and others wait. */
             old += step % 128 ? add : work(add, 300000);
             MPI_Put(&old, 1, MPI_UINT64_T, to, at, 1, MPI_UINT64_T, win);
             MPI_Win_unlock(to, win);
@@ -388,9 +388,9 @@ static uint64_t fences(int steps)
 }
 
 /* Every rank sends messages to some others, which do not know the number of
- * messages. Synchronous sends and a non-blocking barrier detect the end
- * (Hoefler, Siebert and Lumsdaine 2010). A message that arrived in another step
- * would count for that step. */
+ * messages. Synchronous sends and a non-blocking barrier detect the end of a step
+ * (Hoefler, Siebert and Lumsdaine 2010). A message of one step that arrived in
+ * another one would be reported. */
 static uint64_t sparse(int steps)
 {
     enum { MOST = 4 };

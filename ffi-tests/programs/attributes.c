@@ -100,8 +100,8 @@ static void communicators(void)
 }
 
 /*
- * The key of an attached attribute, freed before, can still delete the
- * attribute.
+ * A key that is freed while an attribute is attached still serves to read and
+ * delete this attribute.
  */
 static void freed_key(void)
 {

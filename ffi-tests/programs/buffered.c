@@ -56,7 +56,7 @@ static void content(void)
         int bytes;
         MPI_Buffer_detach(&back, &bytes);
         CHECK(back == buffer && bytes == buffer_size);
-        /* These need no attached buffer. */
+        /* Sends to MPI_PROC_NULL need no attached buffer. */
         MPI_Bsend(large, LARGE, MPI_INT, MPI_PROC_NULL, 5, MPI_COMM_WORLD);
         MPI_Ibsend(large, LARGE, MPI_INT, MPI_PROC_NULL, 5, MPI_COMM_WORLD, &request);
         MPI_Wait(&request, MPI_STATUS_IGNORE);

@@ -11,7 +11,7 @@
 static unsigned char *from[2], *to[2];
 static size_t bytes;
 
-/* Bytes of a round's message of a rank, in a direction. */
+/* Fills a message with bytes that depend on round, sender (`of`) and direction. */
 static void fill(unsigned char *data, int round, int of, int direction)
 {
     uint64_t *words = (uint64_t *)data, state = 1000003u * round + 101u * of + direction;

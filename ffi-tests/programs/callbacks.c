@@ -13,7 +13,7 @@ enum { EACH = 5 };
 static int rank, size, rounds;
 static MPI_Comm own[2];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-/* Number of callbacks that have begun, and that have had the lock. */
+/* Number of callbacks that have begun, and of those that have got the lock. */
 static atomic_int begun, done;
 static long sum;
 

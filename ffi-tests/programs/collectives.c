@@ -205,7 +205,7 @@ static void everything(MPI_Comm on, const char *name)
     }
 }
 
-/* Several that overlap and complete in another order than that of their starts. */
+/* Several collectives overlap, and complete in another order than they start. */
 static void overlapping(MPI_Comm half)
 {
     int one = rank, sum[3] = {-1, -1, -1};

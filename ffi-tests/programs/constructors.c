@@ -6,8 +6,9 @@
  * One thread makes intercommunicators, one makes communicators of groups within a
  * communicator, and one makes communicators of groups alone. With `ports`, one
  * thread accepts the process below and one connects to the process above. Two of
- * the threads wait in a constructor until another thread of their process has
- * sent a message without which other ranks do not call the constructor. */
+ * the threads wait in a constructor for other ranks. These ranks call the
+ * constructor only when they have received a message from another thread of the
+ * waiting process. */
 #include <mpi.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -58,8 +59,9 @@ static uint64_t added(MPI_Comm *comm, uint64_t value)
 }
 
 /*
- * Between the even and the odd ranks. Rank 1 begins after a message from rank
- * 0's other thread, which sends it when this thread of rank 0 is in MPI.
+ * Makes intercommunicators between the even and the odd ranks. Rank 1 begins
+ * after a message from the thread of `groups` of rank 0. That thread sends the
+ * message when this thread of rank 0 is in MPI.
  */
 static void *bridges(void *unused)
 {
@@ -81,8 +83,8 @@ static void *bridges(void *unused)
 }
 
 /*
- * Of all ranks, and of all but one of those above 1. Rank 0 begins after a
- * message from rank 1's other thread.
+ * Makes communicators of all ranks, or of all ranks but one above 1. Rank 0 begins
+ * after a message from the thread of `bridges` of rank 1.
  */
 static void *groups(void *unused)
 {
@@ -112,7 +114,10 @@ static void *groups(void *unused)
     return NULL;
 }
 
-/* Without a parent: of all ranks, and between the lower and the upper half. */
+/*
+ * Makes communicators without a parent communicator: of all ranks, and between the
+ * lower and the upper half.
+ */
 static void *alone(void *unused)
 {
     (void)unused;

@@ -156,7 +156,7 @@ static void transfer(int k)
     MPI_Get_count(&status, types[k], &whole);
     MPI_Get_elements(&status, types[k], &elements);
     say("%s: %d, elements %d, bytes %x", names[k], whole, elements, hash(space_in, ROOM));
-    /* as bytes, sent before the receive is posted, over a collective */
+    /* Received as bytes: sent before the receive, and for some types before a collective. */
     MPI_Type_size(types[k], &bytes);
     MPI_Isend(OUT, 2, types[k], right, 100 + k, MPI_COMM_WORLD, &request);
     MPI_Wait(&request, MPI_STATUS_IGNORE);

@@ -5,10 +5,10 @@
  *
  * HOW is a name in the table below. WHO is the rank that ends, or `next`: the
  * first time rank 0, then rank 1, and so on. With a FILE, a rank ends only if
- * it can remove that file. As long as a file OTHER exists, the rank before it
- * waits for the end, removes OTHER, and is killed. Ends are counted in the file
- * `endings`. Both are done by the program's own system calls, since effects of
- * the C library on files may be undone.
+ * it can remove that file. With a file OTHER, the rank below WHO waits until WHO
+ * is about to end, removes OTHER, and kills itself. Ends are counted in the file
+ * `endings`. The program removes files and counts by system calls of its own,
+ * since effects of the C library on files may be undone.
  */
 #include <csetjmp>
 #include <csignal>
@@ -135,7 +135,8 @@ long ends_before()
     return length < 0 ? 0 : length;
 }
 
-/* Fails when the first rank is about to end, if it can remove this file. */
+/* Kills this rank when the first other rank is about to end, if this rank can
+ * remove `file`. */
 void follow(const char *file)
 {
     while (access(file, F_OK) == 0 && ends_before() == 0)

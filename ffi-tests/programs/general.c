@@ -86,7 +86,7 @@ static void content(void)
     CHECK(states[round_ % 4].frees == 1);
     begin(&states[round_ % 4], round_ % 4 + 4 * (round_ + 1), &requests[round_ % 4]);
 
-    /* Together with a message. */
+    /* A generalized request is waited for together with a message. */
     old = requests[(round_ + 1) % 4];
     MPI_Irecv(&value, 1, MPI_INT, MPI_ANY_SOURCE, 3, MPI_COMM_WORLD, &receive);
     meet();
@@ -100,7 +100,7 @@ static void content(void)
     say_state(&states[(round_ + 1) % 4]);
     begin(&states[(round_ + 1) % 4], (round_ + 1) % 4 + 4 * (round_ + 1), &requests[(round_ + 1) % 4]);
 
-    /* Freed before it is complete. */
+    /* A request that is freed before it is complete. */
     begin(&spare_state, 100 + round_, &freed_open);
     old = freed_open;
     MPI_Request_free(&freed_open);

@@ -1,8 +1,8 @@
 /*
  * The error handler for errors without an object, and for errors of objects
- * without a handler. This handler is that of MPI_COMM_WORLD or of MPI_COMM_SELF,
- * depending on which of them the program has set. The error classes that the
- * procedures return are recorded as well.
+ * without a handler. The handler of MPI_COMM_WORLD or that of MPI_COMM_SELF is
+ * called, depending on which of the two the program has set. The error classes
+ * that the procedures return are recorded as well.
  */
 #include "check.h"
 

@@ -1,7 +1,7 @@
 # hashes.py LIBMPI ROUNDS: imports compiled modules in the order of a set before
 # the MPI library, and adds numbers up in the order of another set. The order
-# depends on the random numbers with which Python seeds its hash tables. Prints
-# if other random numbers differ by rank, as they must.
+# depends on the random numbers with which Python seeds its hash tables. Also
+# prints if numbers of os.urandom differ between ranks, as they must.
 import importlib
 import os
 import sys

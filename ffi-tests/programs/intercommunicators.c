@@ -125,8 +125,8 @@ static void merge(MPI_Comm inter)
 }
 
 /*
- * Of two halves, without their leaders: the parent's order of the sides is
- * kept.
+ * An intercommunicator of two halves is the parent of a second one, which lacks
+ * the leaders of both sides. The second one has its sides in the parent's order.
  */
 static void without_leaders(void)
 {

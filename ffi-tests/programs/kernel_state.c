@@ -1,7 +1,7 @@
 /*
  * kernel_state ROUNDS PAUSE KIND [LAST]: in round 3, rank 1 makes an object of
- * the kernel that no other process could get, of this KIND. It removes the object
- * in round LAST (default: the last one). The object is not used otherwise.
+ * this KIND in the kernel, which no other process could get. Rank 1 removes the
+ * object in round LAST (default: the last one). The object is not used otherwise.
  */
 #define _GNU_SOURCE
 #include "check.h"
@@ -138,7 +138,7 @@ static int make_raw_thread(void)
     return clone(run_raw, stack + sizeof stack, flags, NULL);
 }
 
-/* A set whose semaphore is restored when the process exits. */
+/* A set of semaphores that the kernel changes back when the process exits. */
 static int make_undone(void)
 {
     int set = semget(IPC_PRIVATE, 1, 0600);
@@ -158,7 +158,7 @@ static int share_queue(void)
     return queue;
 }
 
-/* A set that a child has made. */
+/* A set of semaphores that a child has made. */
 static int open_set(void)
 {
     key_t key = 0x5d000000 + getpid();
@@ -186,7 +186,7 @@ static int await_nothing(void)
     return (int)syscall(SYS_io_submit, context, 1L, &all) - 1;
 }
 
-/* A context without the C library. */
+/* A context of kernel AIO, set up by a system call of the program itself. */
 static int set_up_raw(void)
 {
     long result;
@@ -333,7 +333,7 @@ static void remove_again(void)
     made = other = -1;
 }
 
-/* A file that is opened, written and closed, which is undone if a worker fails. */
+/* Opens, writes and closes a file; understudy undoes the change if a worker fails. */
 static void append(void)
 {
     char name[32];

@@ -115,7 +115,7 @@ static void reductions(int bytes, MPI_Comm comm)
     TRY("composition at the root", MPI_Reduce(from, to, count / 2, gappy, product, root, comm));
 }
 
-/* On a grid of two rows, where the upper and the lower neighbour are one. */
+/* On a grid of two rows, where the upper and the lower neighbour are one rank. */
 static void neighbours(int bytes)
 {
     enum { DEGREE = 4 };

@@ -70,8 +70,8 @@ static void fill(void)
 }
 
 /*
- * True if a block of a rank has arrived, for all ranks or for this one; clears
- * it.
+ * True if block `number` has arrived from rank `from`; clears the block. The block
+ * contains the data for all ranks, or those for this rank only.
  */
 static int has_come(int number, int from, int is_for_all)
 {

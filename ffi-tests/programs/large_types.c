@@ -50,7 +50,7 @@ static void make(void)
     MPI_Type_create_struct_c(2, lengths, in_struct, two, &types[7]);
     MPI_Type_contiguous_c(FEW, MPI_INT, &base);
     MPI_Type_create_resized_c(base, -FAR, 3 * FAR, &types[8]);
-    MPI_Type_free(&base); /* another one is made of it */
+    MPI_Type_free(&base); /* types[8], which is made of it, stays valid */
     MPI_Type_create_subarray_c(2, sizes, part, start, MPI_ORDER_C, MPI_INT, &types[9]);
     MPI_Type_create_darray_c(2, rank % 2, 2, shape, ways, arguments, grid, MPI_ORDER_FORTRAN, MPI_CHAR, &types[10]);
     MPI_Type_dup(types[1], &types[11]);

@@ -30,7 +30,8 @@ static pthread_mutex_t *heap[KINDS];
 static pthread_rwlock_t writer = PTHREAD_RWLOCK_INITIALIZER;
 static __thread pthread_mutex_t local = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 static pthread_mutex_t *on_stack;
-/* The thread number as data, alone and beside small numbers as in a lock. */
+/* The thread number as ordinary data, which understudy must not take for the owner of a
+ * lock: alone, and beside small numbers as in a lock. */
 static int number, among[10], disguised;
 
 static int is_recursive(int kind)

@@ -1,7 +1,7 @@
 /*
- * lowest: open(2) returns the lowest free number (POSIX). Repeatedly opens and closes a
- * file between calls of MPI, and counts how often its number was not that of the first
- * time.
+ * lowest: open(2) returns the lowest free descriptor (POSIX). The program repeatedly
+ * opens and closes a file between calls of MPI, and counts how often the descriptor was
+ * not that of the first open.
  *
  *   mpirun -n 4 lowest STEPS
  */

@@ -202,7 +202,7 @@ static void alone(void)
     MPI_File_get_position(own, &at);
     MPI_File_read(own, to, 1, memory, &status);
     say("%d elements, at %lld: %016llx", count, (long long)at, (unsigned long long)sum_of(to, sizeof to));
-    /* With a view that has gaps, Open MPI 5.0 does not find the end. */
+    /* The end is not sought, since Open MPI 5.0 does not find it in a view with gaps. */
     MPI_File_get_type_extent(own, every, &extent);
     say("extent %ld", (long)extent);
     meet();

@@ -90,7 +90,7 @@ static void appended(void)
     meet();
 }
 
-/* One process cannot take part. */
+/* One process makes an error in each ordered collective, and so does not take part. */
 static void in_order(void)
 {
     int number = 100 * round_ + rank, found = -1, bad = round_ % size;
@@ -117,8 +117,8 @@ static void in_order(void)
 }
 
 /*
- * One process has an error, for which no other one waits. Another one removes the file
- * before all close it.
+ * One process makes errors in collectives, and no other process waits for it. The same
+ * process removes the file before all processes close it.
  */
 static void together(void)
 {
@@ -144,7 +144,7 @@ static void together(void)
     meet();
 }
 
-/* A name that is too long for additions. */
+/* The name of the file is so long that no name of a hidden file can be derived from it. */
 static void long_name(void)
 {
     int found = -1, all;

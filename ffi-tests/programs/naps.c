@@ -81,7 +81,8 @@ static void *run(void *argument)
         if (nap(kind % WAYS, ms))
             failed[kind]++;
         /*
-         * A rollback or a replacement may delay it, and the kernel counts in
+         * A sleep that is too long is no error, since a rollback or a replacement may
+         * delay its end. Up to 2 ms may be missing, since the kernel counts in
          * milliseconds.
          */
         else if (now() - begin < ms * 1e-3 - 0.002)

@@ -315,7 +315,7 @@ static void tools(void)
     CHECK(MPI_T_category_get_events(number, 1, &index) == MPI_T_ERR_INVALID_INDEX);
     CHECK(MPI_T_category_get_num_events(0, &number) == MPI_SUCCESS && number == 0);
     MPI_T_pvar_session_create(&pvars);
-#ifdef MPICH /* With the standard ABI it crashes with this constant. */
+#ifdef MPICH /* With the standard ABI, MPICH crashes with this constant. */
     CHECK(MPI_T_pvar_start(pvars, MPI_T_PVAR_ALL_HANDLES) == MPI_SUCCESS);
     CHECK(MPI_T_pvar_stop(pvars, MPI_T_PVAR_ALL_HANDLES) == MPI_SUCCESS);
 #endif

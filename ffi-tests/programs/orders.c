@@ -5,7 +5,7 @@
  *
  * MPICH changes the order of the additions after the first few sums on a communicator;
  * the change is visible with eight ranks or more. On several nodes, the order depends
- * on the ranks that share a node. Each step sums by all procedures, on three
+ * on which ranks share a node. Each step sums by all procedures, on three
  * communicators, and is followed by PAUSE milliseconds of sleep.
  */
 #include <stdio.h>

@@ -17,7 +17,7 @@ static void make(void)
     MPI_Send_init(&sent, 1, MPI_INT, right, 3, comm, &send);
     MPI_Recv_init(&got, 1, MPI_INT, left, 3, comm, &receive);
     MPI_Allreduce_init(in, out, VALUES, MPI_DOUBLE, MPI_SUM, comm, MPI_INFO_NULL, &sum);
-    /* Some ranks free it later than others. */
+    /* Some ranks free the communicator later than others. */
     if (rank % 2)
         meet();
     MPI_Comm_free(&comm);

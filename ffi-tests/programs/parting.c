@@ -16,7 +16,7 @@ static void freed_by_all(void)
     MPI_Isend(&value, 1, MPI_INT, (here + size - 1) % size, 3, comm, &requests[1]);
     MPI_Comm_free(&comm);
     CHECK(comm == MPI_COMM_NULL);
-    /* May get the freed handle. */
+    /* The new communicator may get the freed handle. */
     MPI_Comm_split(MPI_COMM_WORLD, rank % 2, rank, &other);
     meet();
     meet();

@@ -18,7 +18,7 @@ static void make(void)
 {
     int right = (rank + 1) % size, left = (rank + size - 1) % size;
     for (int tag = 0; tag < TAGS; tag++) {
-        /* The last two match each other only by the order of the calls. */
+        /* Two pairs of requests have one tag, so they match only by the order of the calls. */
         int number = tag == 0 ? 0 : 1;
         MPI_Psend_init(out[tag], PARTS, LENGTH, MPI_DOUBLE, right, number, MPI_COMM_WORLD, MPI_INFO_NULL, &sends[tag]);
         MPI_Precv_init(in[tag], PARTS / 2, 2 * LENGTH, MPI_DOUBLE, left, number, MPI_COMM_WORLD, MPI_INFO_NULL, &receives[tag]);

@@ -1,5 +1,5 @@
 /*
- * phase: operations of the set-up phase that journals of the phase must support.
+ * phase: operations of the set-up phase that set-up logs must support.
  *
  *   mpirun -n 4 phase COLLECTIVES attach|pack|tests|clock|files|large|calls
  *
@@ -68,7 +68,7 @@ static double tests(int rank)
         MPI_Testany(2, first, &index, &flag, MPI_STATUS_IGNORE);
         MPI_Testany(2, second, &index, &flag, MPI_STATUS_IGNORE);
     }
-    /* The other rank has polled as often: no message arrives before. */
+    /* When this exchange ends, both ranks have polled: no message arrives during the polls. */
     MPI_Sendrecv(&rank, 1, MPI_INT, rank ^ 1, 9, &index, 1, MPI_INT, rank ^ 1, 9, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     for (int i = 0; i < 2; i++) {
         MPI_Send(&rank, 1, MPI_INT, rank ^ 1, 1 + i, MPI_COMM_WORLD);

@@ -106,7 +106,7 @@ static void run(int rank, int rounds, int pause)
     printf("rank %d: %d of 4 where they were\n", rank, same);
 }
 
-// Programs that compile a library for themselves do this.
+// Opens a library and removes its file, as programs do that compile libraries for themselves.
 static void use_removed(int rank, int rounds, int pause)
 {
     char path[4096];

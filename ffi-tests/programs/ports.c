@@ -160,8 +160,8 @@ static void closed(void)
 }
 
 /*
- * One rank is late, and the others wait for it, not in a collective: to be accepted, to
- * accept, and for a message.
+ * One rank is late. The others wait for this rank outside of collectives: to be accepted,
+ * to accept, and for a message.
  */
 static void late(void)
 {
@@ -197,7 +197,7 @@ static void late(void)
         MPI_Close_port(port);
 }
 
-/* An address by which other hosts reach this one, if it has any. */
+/* An address by which other hosts reach this one, or else the loopback address. */
 static struct in_addr own_address(void)
 {
     struct in_addr found = {htonl(INADDR_LOOPBACK)};

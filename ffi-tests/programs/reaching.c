@@ -42,7 +42,7 @@ static MPI_Win make(int kind, MPI_Comm all, double **own)
     return win;
 }
 
-/* Between fences: each puts into the next one's memory and gets from the one after. */
+/* Between fences: each member puts to the next member, and gets from the one after it. */
 static double fenced(int kind, MPI_Win win, double *own, int rank, int size, double value)
 {
     double got = 0;
@@ -78,7 +78,7 @@ static double locked(int kind, MPI_Win win, double *own, int rank, MPI_Comm all,
     MPI_Win_flush_all(win);
     MPI_Win_unlock_all(win);
     MPI_Barrier(all);
-    /* Independent of the order in which the members have drawn them. */
+    /* The sum does not depend on the order in which the members have drawn numbers. */
     MPI_Allreduce(MPI_IN_PLACE, &number, 1, MPI_DOUBLE, MPI_SUM, all);
     return number + sum / 1024;
 }

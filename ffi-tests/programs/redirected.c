@@ -1,6 +1,6 @@
 // redirected STEPS: redirects its standard output to /dev/null, to a file and to a pipe
-// for a step or two, keeps a duplicate of the descriptor, and returns to it. At some
-// steps standard output is closed.
+// for a step or two. A duplicate of the original descriptor is kept, from which standard
+// output is restored. At some steps standard output is closed.
 #include <fcntl.h>
 #include <mpi.h>
 #include <stdio.h>

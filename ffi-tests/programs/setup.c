@@ -20,7 +20,7 @@
 
 enum { CELLS = 100000 };
 
-/* Static data: equal in a replay, and different. */
+/* Static data that are equal in a replay, and static data that differ. */
 static double operator_[CELLS];
 static struct {
     time_t started;

@@ -170,7 +170,7 @@ static void of_many(void)
     meet();
 }
 
-/* One of many has failed. */
+/* One of several requests fails. */
 static void of_failures(void)
 {
     int left = (rank + size - 1) % size, right = (rank + 1) % size, rc, class, count, indices[3], sent[2] = {1, 2}, values[3][2];

@@ -9,7 +9,7 @@ enum { MESSAGES = 6 };
 static MPI_Request again = MPI_REQUEST_NULL;
 static int again_value;
 
-/* Number of completed requests, after some time to complete. */
+/* Number of completed requests, after polls that give them time to complete. */
 static int ended(MPI_Request *requests, int count)
 {
     int all = 0;
@@ -66,7 +66,7 @@ static void content(void)
     MPI_Recv(&in, 1, MPI_INT, left, 5, MPI_COMM_WORLD, &status);
     CHECK(in == 7000 + round_ + left);
     MPI_Wait(&again, MPI_STATUS_IGNORE);
-    /* One that is not waited for, and one to oneself. */
+    /* A send that is not waited for, and a send to the own rank. */
     MPI_Issend(&values[0], 1, MPI_INT, right, 6, MPI_COMM_WORLD, &sends[0]);
     MPI_Request_free(&sends[0]);
     MPI_Issend(&values[1], 1, MPI_INT, rank, 6, MPI_COMM_WORLD, &sends[1]);
@@ -79,7 +79,7 @@ static void content(void)
     MPI_Recv(&in, 1, MPI_INT, rank, 6, MPI_COMM_WORLD, &status);
     CHECK(in == values[1]);
     MPI_Wait(&sends[1], MPI_STATUS_IGNORE);
-    /* A blocking one, to a process that reaches the collective first. */
+    /* A blocking send. */
     if (rank % 2 == 0) {
         if (rank + 1 < size)
             MPI_Ssend(&values[2], 1, MPI_INT, rank + 1, 7, MPI_COMM_WORLD);

@@ -72,7 +72,7 @@ public:
     }
 };
 
-// Is woken once per step, and answers.
+// A thread that is woken once per step, and answers.
 class Sleeper {
     sem_t asked, answered;
     uint64_t value = 0;
@@ -123,7 +123,7 @@ int main(int argc, char **argv)
     std::promise<uint64_t> last;
     std::shared_future<uint64_t> known = last.get_future().share();
     uint64_t total = rank, met = 0, locked = 0;
-    // Waits over all cuts for one value.
+    // This thread waits for one value, over all cuts.
     auto patient = std::async(std::launch::async, [known] { return mix(known.get()); });
     // In every step, a thread waits for the main one at a barrier, and then for a lock
     // that the main thread holds.

@@ -12,7 +12,7 @@ static MPI_Win win;
 static MPI_Info info;
 static int class, codes[2];
 
-/* A text of `length` characters that depends on `salt` in each. */
+/* A text of `length` characters, each of which depends on `salt`. */
 static const char *text(int length, int salt)
 {
     static char room[LONGEST + 1];
@@ -80,7 +80,7 @@ static void content(void)
     name_all(round_);
     meet();
     say_all();
-    /* A new handle of an earlier communicator. */
+    /* The duplicate may get the handle of the communicator that the previous round freed. */
     MPI_Comm_dup(longer_comm, &again);
     MPI_Comm_set_name(again, text(MPI_MAX_OBJECT_NAME, round_));
     meet();

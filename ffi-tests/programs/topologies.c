@@ -38,8 +38,8 @@ static void neighbours(MPI_Comm comm, const char *name, int in, int out)
         MPI_Wait(&request, MPI_STATUS_IGNORE);
         int sum = 0;
         /*
-         * The order of the neighbours is chosen by MPI in one case, so it must not
-         * matter.
+         * For one of the communicators MPI chooses the order of the neighbours, so the
+         * sum must not depend on that order.
          */
         for (int i = 0; i < in; i++)
             sum += receive[i] * receive[i];
@@ -50,9 +50,10 @@ static void neighbours(MPI_Comm comm, const char *name, int in, int out)
 enum { MOST = 8, LARGE = 1500, STEP = 2 * LARGE };
 
 /*
- * Data that each neighbour has sent, for blocks that are sent at once and for large
- * ones: `count` numbers, in every second place for the procedure with datatypes. Places
- * to which no neighbour sends stay unchanged, and so do the gaps.
+ * Exchanges blocks of `count` numbers between neighbours, by each of the blocking
+ * procedures. The procedure with datatypes (MPI_Neighbor_alltoallw) sends and receives
+ * every second number of a block. Places to which no neighbour sends stay unchanged, and
+ * so do the gaps within blocks.
  */
 static void blocks(MPI_Comm comm, const char *name, int in, int out, int count)
 {

@@ -56,7 +56,7 @@ struct Unlike {
     }
 };
 
-/* Static data that a replay makes again. */
+/* Static data: `operator_` is equal in a replay, and most of `unlike` is not. */
 std::vector<double> operator_;
 std::unique_ptr<Unlike> unlike;
 std::vector<std::unique_ptr<std::vector<int>>> blocks;
@@ -109,7 +109,7 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    /* Before addresses begin to differ. */
+    /* Allocated before the set-up makes addresses differ. */
     std::vector<uint64_t> at_first(size_t(size), 0), now(size_t(size), 0);
     int collectives = argc > 1 ? std::atoi(argv[1]) : 100;
     set_up(rank, argc > 2 && !std::strcmp(argv[2], "calls"));
@@ -127,7 +127,7 @@ int main(int argc, char **argv)
             own = fingerprint();
             MPI_Allgather(&own, 1, MPI_UINT64_T, now.data(), 1, MPI_UINT64_T, MPI_COMM_WORLD);
             wrong += now != at_first;
-            /* A small part of it changes. */
+            /* A small part of the varying data changes in the main phase, too. */
             unlike->random[step % sizeof unlike->random]++;
             own = fingerprint();
             MPI_Allgather(&own, 1, MPI_UINT64_T, at_first.data(), 1, MPI_UINT64_T, MPI_COMM_WORLD);

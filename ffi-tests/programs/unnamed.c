@@ -1,6 +1,6 @@
 /*
- * Opens a session after MPI_Finalize. The program does not name the procedure, but looks
- * the procedure up by dlsym.
+ * Opens a session after MPI_Finalize. The program does not import MPI_Session_init, but
+ * looks the procedure up by dlsym.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -1,8 +1,8 @@
 /*
- * Control variables that determine how communicators add up. In Open MPI, a communicator
- * keeps the values of its creation; MPICH reads its variables in each call. Variables
- * are written before communicators are made; with a third argument, also between the
- * creations of communicators.
+ * Control variables that determine the algorithm of MPI_Allreduce. In Open MPI, a
+ * communicator keeps the values that the variables had at its creation; MPICH reads its
+ * variables in each call. Variables are written before communicators are made; with a
+ * third argument, also between the creations of communicators.
  */
 #include "check.h"
 
@@ -52,8 +52,8 @@ static uint64_t sums(MPI_Comm comm)
 }
 
 /*
- * Communicators with the current values: of all ranks, with a topology, and of each
- * half.
+ * Makes communicators with the current values of the variables: of all ranks, with a
+ * topology, and of each half.
  */
 static void make_three(void)
 {
@@ -115,7 +115,7 @@ int main(int argc, char **argv)
         values[i] = (1 + rank) * 1e-3 / (i + 3) + (rank == i % size ? 1e13 : rank == (i + 1) % size ? -1e13 : 0);
     is_between = argc > 3;
     make();
-    /* Otherwise nothing would be tested here. */
+    /* If the variables had no effect on sums, the program would test nothing. */
     CHECK(sums(comms[count - 3]) != sums(MPI_COMM_WORLD));
     all_rounds(content);
     for (int i = 0; i < count; i++)

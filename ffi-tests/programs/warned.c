@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 /*
- * Step at which it prints that it is ready, first step at which it may end, and last
- * step.
+ * Step at which rank 0 prints that the program is ready, step after which the program
+ * may end, and maximum number of steps.
  */
 enum { READY = 20, DONE = 500, LIMIT = 5000 };
 

@@ -6,17 +6,17 @@
 
 enum { CELLS = 512, OWN = 8 };
 
-/* Fences, with collectives between them. */
+/* A window with fences, between which there are collectives. */
 static MPI_Win fenced;
 static int *field;
-/* Locked by all from the first round to the last one. */
+/* A window that all ranks have locked from the first round to the last one. */
 static MPI_Win shared;
 static long counters[CELLS];
-/* Of every second process; locked in turns. */
+/* A window of every second process, which the processes lock in turn. */
 static MPI_Comm half;
 static MPI_Win turns;
 static int *turn;
-/* General active target epochs, of neighbours. */
+/* A window with general active target epochs of neighbours. */
 static MPI_Win general;
 static double edges[2 * OWN];
 static MPI_Win dynamic;
@@ -136,7 +136,7 @@ static void with_a_lock_of_all(void)
     long wins = winner == 0, all = 0;
     MPI_Allreduce(&wins, &all, 1, MPI_LONG, MPI_SUM, MPI_COMM_WORLD);
     CHECK(all == (round_ < 100));
-    /* With requests, some of which are waited for after a collective. */
+    /* Operations with requests, some of which are waited for after a collective. */
     long mine[16], theirs[16], olds[2], more[2] = {1, 2};
     MPI_Request requests[4];
     for (int i = 0; i < 16; i++)
@@ -158,7 +158,7 @@ static void with_a_lock_of_all(void)
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
-/* An exclusive lock is held during a collective, then shared ones of all members. */
+/* One member has an exclusive lock during a collective; later all have shared locks. */
 static void with_locks_in_turns(void)
 {
     MPI_Group members;
@@ -195,8 +195,8 @@ static void with_locks_in_turns(void)
 }
 
 /*
- * A state may be saved anywhere in them: before any start, with active operations, and
- * when some have completed.
+ * The state may be saved anywhere in these epochs: before any start, with active
+ * operations, and when some operations have completed.
  */
 static void with_general_epochs(void)
 {
@@ -227,8 +227,8 @@ static void with_general_epochs(void)
     MPI_Group_free(&to);
     MPI_Group_free(&from);
     /*
-     * Each process with itself and its neighbours, and one after the other: origins
-     * read and add.
+     * Each process is a target of itself and its left neighbour, and an origin for
+     * itself and its right neighbour. Origins read and add.
      */
     own[1] = left();
     MPI_Group_incl(world, size > 1 ? 2 : 1, own, &from);

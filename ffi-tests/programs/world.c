@@ -6,8 +6,8 @@
  *     world stay [RANK]       all ranks, or this one, sleep for a minute before MPI_Finalize
  *     world late RANK         this rank sleeps for a minute before MPI_Init
  *     world abort             rank 1 calls MPI_Abort with 7
- *     world again DIRECTORY   waits for a file with its rank as name there, and restarts with
- *                             the variables in the file
+ *     world again DIRECTORY   waits for a file in DIRECTORY whose name is its rank, and
+ *                             restarts with the variables in the file
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -33,7 +33,8 @@ static unsigned long around(int rank, int size)
     return sum;
 }
 
-/* Of the ranks of one parity, in reverse order: the sum of new ranks times old ones. */
+/* Splits the ranks by parity, in reverse order; returns the sum of
+ * (old rank + 1) * (new rank) over all ranks. */
 static int halves(int rank)
 {
     MPI_Comm half;

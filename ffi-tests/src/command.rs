@@ -112,7 +112,7 @@ impl UnderstudyCommand {
             .unwrap_or_else(|error| panic!("{line} cannot be started: {error}"));
         let began = Instant::now();
         let status = loop {
-            if let Some(status) = child.try_wait().expect("it is our child") {
+            if let Some(status) = child.try_wait().expect("the command is a child") {
                 break Some(status);
             }
             if began.elapsed() > self.limit {

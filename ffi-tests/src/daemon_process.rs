@@ -24,7 +24,7 @@ const BEAT: Duration = Duration::from_secs(1);
 pub fn private_directory() -> TempDir {
     let directory = tempfile::tempdir().expect("there is room for temporary files");
     std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o700))
-        .expect("it is ours");
+        .expect("the directory belongs to this user");
     directory
 }
 
@@ -50,12 +50,12 @@ fn start(socket: &Path, options: &[&str]) -> Child {
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
-        .expect("it can be started");
-    let stdout = child.stdout.take().expect("it is piped");
+        .expect("ckptd can be started");
+    let stdout = child.stdout.take().expect("standard output is a pipe");
     let mut line = String::new();
     BufReader::new(stdout)
         .read_line(&mut line)
-        .expect("it reports when it is ready");
+        .expect("the daemon reports when it is ready");
     assert!(line.starts_with("socket "), "{line}");
     child
 }
@@ -126,7 +126,7 @@ impl Daemon {
         spares.map(|spare| spare.spare.rank.0).collect()
     }
 
-    /// Registers a spare of a job that does not run.
+    /// Registers a spare under the name of a job that does not exist.
     ///
     /// The registration ends when the returned value is dropped.
     ///
@@ -155,7 +155,7 @@ impl Daemon {
     }
 }
 
-/// A spare of a job that does not run.
+/// A registered spare whose job does not exist.
 ///
 /// A thread sends the heartbeats of the spare until this value is dropped, so the spare stays
 /// registered however long a test waits for its turn.

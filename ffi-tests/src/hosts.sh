@@ -2,17 +2,17 @@
 # Makes hosts out of namespaces.
 #
 # Each host has its own network, host name, processes, /dev/shm and temporary
-# directory. The namespaces have no names outside. They end with the script of
-# the first host, which ends at the end of its standard input.
+# directory. The namespaces have no names outside. The script of the first host
+# ends at the end of its standard input, and all namespaces end with that script.
 #
 #   hosts.sh first DIRECTORY PREFIX COUNT    hosts PREFIX1 … PREFIXcount
 #   hosts.sh other DIRECTORY NAME            one of them, started by the first
 #
 # To be run in new namespaces (network, host name, mounts, processes). The first
-# host's network has the bridge that joins all hosts. Its PID namespace contains
-# those of the others, since a PID namespace can only be entered from an
-# ancestor. DIRECTORY gets `agent`, which starts a command on a host as ssh
-# would.
+# host's network has the bridge that joins all hosts. The first host's PID
+# namespace is an ancestor of the other hosts' PID namespaces, since only
+# processes of an ancestor can enter a PID namespace. The script writes
+# DIRECTORY/agent, which starts a command on a host as ssh would.
 set -e
 part=$1 directory=$2 name=$3
 

@@ -15,15 +15,17 @@ use std::time::Duration;
 
 /// Time after which a job counts as hanging.
 ///
-/// Test machines stop at times: the kernel of one reported 46 s without a running processor.
+/// The time is long because virtual machines are paused now and then: the kernel of one reported
+/// 46 s in which no processor ran.
 const LIMIT: Duration = Duration::from_secs(150);
 
 /// Name of a file in the working directory that becomes the launcher's standard input.
 pub const STANDARD_INPUT: &str = "standard-input";
 
-/// Name of the file, beside the working directory, without which workers wait in MPI_Finalize.
+/// Name of a file for which workers wait in MPI_Finalize.
 ///
-/// The file is created after all failures, so that no job ends before them on a fast machine.
+/// The file is beside the working directory. It is created after all failures, so that even on a
+/// fast machine no job ends before its failures.
 const MAY_END: &str = "may-end";
 
 /// Stages that only workers with a replica at a buddy pass.
@@ -143,7 +145,8 @@ impl Job {
 
     /// Sets faults, which ranks cause themselves.
     ///
-    /// Without another choice, each worker has a replica at a buddy if a fault needs one.
+    /// Each worker gets a replica at a buddy if a fault needs one and UNDERSTUDY_COPIES is not yet
+    /// set.
     pub fn fault(self, fault: &str) -> Job {
         let needs_buddy = AT_BUDDIES.iter().any(|stage| fault.contains(stage));
         let job = match needs_buddy && self.variable(COPIES).is_none() {
@@ -266,7 +269,7 @@ impl Job {
 
     /// Selects another mpirun than that of the PATH.
     ///
-    /// The number of ranks is its only flag.
+    /// The number of ranks is the only option that this mpirun receives.
     pub fn mpirun(mut self, path: &Path) -> Job {
         self.mpirun = Some(path.to_owned());
         self
@@ -319,7 +322,7 @@ impl Job {
             .env("UCX_TCP_BRIDGE_ENABLE", "y")
     }
 
-    /// Sets the time after which the job is killed, if it needs longer than others.
+    /// Sets the time after which the job is killed, for a job that takes long.
     pub fn limit(mut self, limit: Duration) -> Job {
         self.limit = limit;
         self

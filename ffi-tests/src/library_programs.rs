@@ -56,7 +56,7 @@ fn compiled(source: &str, compiler: &str, before: &[String], behind: &[String]) 
             .args([&directory.join(name), &source]);
         // The compiler of HDF5 leaves an object file in its working directory.
         command.current_dir(directory);
-        let status = command.args(behind).status().expect("it is a program");
+        let status = command.args(behind).status().expect("an executable");
         assert!(status.success(), "{compiler} fails on {}", source.display());
     };
     let directory = format!("libraries/{}", name.display());

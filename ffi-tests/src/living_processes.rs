@@ -62,8 +62,9 @@ pub fn beside_work(pid: u32) -> Option<PathBuf> {
 
 /// Returns the substring of the job's name that the launcher has chosen.
 ///
-/// The substring is the number of Open MPI 4's namespace or of Slurm's job and step, which the
-/// guardian has in its environment; otherwise the PID of the launcher, the guardian's parent.
+/// Under Open MPI 4, the substring is the number of the PMIx namespace, and under Slurm the numbers
+/// of job and step; the guardian has these numbers in its environment. Under other launchers, the
+/// substring is the PID of the launcher, the guardian's parent.
 pub fn job_mark(guardian: u32) -> String {
     let [_, environment] = processes::words(guardian);
     let value = |name: &str| {

@@ -295,7 +295,7 @@ fn compiled_by(compiler: &Path, source: &Path) -> PathBuf {
             .arg("-lm")
             .status();
         assert!(
-            status.expect("it is a program").success(),
+            status.expect("the compiler can be executed").success(),
             "{} fails on {}",
             compiler.display(),
             source.display()
@@ -323,10 +323,11 @@ pub fn libmpi() -> PathBuf {
 /// Directory of the checkpoints on disk, relative to the job's directory.
 pub const DISK: &str = "disk";
 
-/// Waits until no other run of the tests on this machine disturbs this test.
+/// Waits until no other run of `ffi-tests/run` on this machine disturbs this test.
 ///
-/// A test of the group `alone` (`.config/nextest.toml`) waits for the tests of all other runs, and
-/// other tests wait for those of that group. The turn ends with this process.
+/// A test of the group `alone` (`.config/nextest.toml`) waits until no other run executes a test.
+/// All other tests wait only while another run executes a test of that group. This process keeps
+/// its lock until it exits.
 ///
 /// # Panics
 /// Panics if the lock file cannot be opened or locked.

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 /// Environment variable that identifies the processes of a job.
 ///
-/// The variable is not one of understudy's, which understudy hides from the program.
+/// The name does not begin with `UNDERSTUDY_`, because understudy hides its own variables from the
+/// program.
 pub const MARK: &str = "FFI_TEST_ID";
 
 /// A process of a job.

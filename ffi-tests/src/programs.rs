@@ -80,7 +80,8 @@ pub const HEAT2D: [&str; 8] = [
 
 /// Jacobi iterations in C: halo exchange, one collective per iteration.
 ///
-/// The interval is in calls, so that the number of checkpoints does not depend on the machine.
+/// The checkpoint interval is a number of calls, so that the number of checkpoints does not depend
+/// on the speed of the machine.
 pub fn heat2d() -> TestProgram {
     TestProgram {
         name: "heat2d",
@@ -323,7 +324,7 @@ pub fn threaded_lammps() -> Option<TestProgram> {
                 .workers(2)
                 .interval("40calls")
                 .env("LD_LIBRARY_PATH", &library.to_string_lossy())
-                // There are more threads than processors.
+                // There are more threads than processors, so waiting threads must not spin.
                 .env("OMP_WAIT_POLICY", "passive")
         },
         ..lammps_case()

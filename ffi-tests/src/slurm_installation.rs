@@ -52,7 +52,7 @@ fn configure(command: &mut Command, configuration: &Path) {
 /// Returns the text of slurm.conf; the controller runs on the first host.
 fn configuration(place: &Path, hosts: &[String]) -> String {
     let ports = [(), ()].map(|()| TcpListener::bind("127.0.0.1:0").expect("there are ports"));
-    let [controller, node] = ports.map(|port| port.local_addr().expect("it is bound").port());
+    let [controller, node] = ports.map(|port| port.local_addr().expect("the port is bound").port());
     let (first, all) = (&hosts[0], hosts.join(","));
     let (plugins, place) = (libraries(), place.display());
     let user = rustix::process::geteuid().as_raw();

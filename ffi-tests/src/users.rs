@@ -38,7 +38,7 @@ pub fn run(script: &str) -> Option<Output> {
 fn perform(script: &str) -> Output {
     let directory = tempfile::tempdir().expect("there is room for temporary files");
     let open = std::fs::Permissions::from_mode(0o755);
-    std::fs::set_permissions(directory.path(), open).expect("it is ours");
+    std::fs::set_permissions(directory.path(), open).expect("the directory belongs to this user");
     let [setting, own] = ["users.sh", "script.sh"].map(|name| directory.path().join(name));
     std::fs::write(&setting, SETTING).expect("writable");
     std::fs::write(&own, script).expect("writable");

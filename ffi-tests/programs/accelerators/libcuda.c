@@ -1,9 +1,9 @@
 /* A replacement for NVIDIA's driver library.
  *
  * "Device memory" is an unnamed file that is never mapped, so no memory image
- * contains it. On request, a thread of the library copies it into ordinary
- * memory and back, and closes the file meanwhile. Device addresses do not
- * change.
+ * contains its data. On request, a thread of the library copies the data into
+ * ordinary memory and closes the file; on a second request, it makes a new file
+ * and copies the data back. Device addresses do not change.
  *
  * ACCELERATOR_FAILS=NAME:ERROR:TIMES makes a checkpoint function fail after
  * TIMES calls. ACCELERATOR_KEEPS=pipe keeps a pipe open, as a driver might. */
@@ -49,7 +49,8 @@ static int move(int out)
     return out ? CHECKPOINTED : LOCKED;
 }
 
-/* A device is no file: understudy must not take this for an effect on one. */
+/* Calls ftruncate without the C library, since understudy would record the
+ * C library's call as an effect on a file. */
 static int resize(size_t bytes)
 {
     return syscall(SYS_ftruncate, file, bytes);

@@ -213,7 +213,7 @@ contains
     call check(values(1) == 1, 'a non-blocking broadcast')
   end subroutine
 
-  ! A handle in C, which is a number in MPICH; MPICH has no conversion function.
+  ! A handle in C. In MPICH, handles are numbers that need no conversion function.
   integer(c_intptr_t) function in_c(comm)
     type(MPI_Comm), intent(in) :: comm
     type(c_funptr) :: function

@@ -21,7 +21,7 @@ static void content(void)
 {
     pid_t child = fork();
     if (child == 0) {
-        /* Its own child, which exits with it. */
+        /* The child has a child of its own, which exits at about the same time. */
         if (round_ % 2 == 0 && fork() == 0)
             execlp("sleep", "sleep", rank == size - 1 ? "0.4" : "0", NULL);
         usleep(rank == size - 1 ? 400000 : 0);

@@ -39,7 +39,7 @@ static void content(void)
     register_it(name, convert);
     snprintf(name, sizeof name, "plain %d", round_);
     register_it(name, MPI_CONVERSION_FN_NULL);
-    /* Registered before the failure or not. */
+    /* These names are registered already, "plain 0" possibly before a failure. */
     register_it("plain 0", MPI_CONVERSION_FN_NULL);
     register_it("plain at the start", MPI_CONVERSION_FN_NULL);
     MUST(MPI_File_open(MPI_COMM_SELF, "/dev/null", MPI_MODE_RDWR, MPI_INFO_NULL, &file) == MPI_SUCCESS);

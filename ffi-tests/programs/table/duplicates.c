@@ -33,7 +33,8 @@ static void count(void)
     say("counter %d, waits %d", (int)sum, (fcntl(same, F_GETFL) & O_NONBLOCK) == 0);
 }
 
-/* A second writing end, by the existing description or by another one. */
+/* A second descriptor for writing is a duplicate of the first one, or opens /dev/null and
+ * becomes the duplicate two rounds later. */
 static void send_letter(void)
 {
     char letter = (char)('A' + round_ % 26), got = '-';

@@ -86,7 +86,7 @@ static long anew(const char *path, long *values, long count)
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET}, seen = lock;
     MUST(fcntl(fd, F_SETLK, &lock) >= 0);
     MUST(is_all(write(fd, values, count * sizeof *values), count * sizeof *values));
-    /* For a lock of the open file description, that of the process is another owner's. */
+    /* A lock of an open file description conflicts with the process's own record lock. */
     MUST(fcntl(fd, F_OFD_GETLK, &seen) >= 0);
     CHECK(seen.l_type != F_UNLCK);
     close(fd);

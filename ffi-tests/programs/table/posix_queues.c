@@ -2,8 +2,8 @@
  * POSIX message queues of each process, whose names are removed at once.
  *
  * Messages wait at each collective. One queue lives as long as the program and has two
- * descriptors with one open file description. Another one is replaced by a new one in
- * each third round, and a thread waits for messages of a third. Another queue
+ * descriptors with one open file description. A second queue is replaced by a new one in
+ * each third round. A thread waits for messages of a third queue. A fourth queue
  * repeatedly keeps its name over a collective: the creation of this queue fails if a
  * failure has left the name behind.
  */

@@ -51,7 +51,7 @@ static void use_sets(void)
     say("exchanged: %d", get(exchanged, 0));
 }
 
-/* No checkpoint is possible meanwhile, since any process may use it. */
+/* No checkpoint is possible meanwhile, since any process may use a set with a key. */
 static void use_keyed(void)
 {
     if (round_ % 4)

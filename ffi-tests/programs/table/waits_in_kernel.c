@@ -1,9 +1,9 @@
 /*
  * A thread that waits for System V semaphores and messages of its own process.
  *
- * The main thread wakes the other one between collectives, and reads the reply. The set
- * of semaphores and the queue of each third round are removed at its end: after a
- * failure they do not exist, while the thread has to wait for them again.
+ * The main thread wakes the other one between collectives, and reads the reply. Every
+ * three rounds, the set of semaphores and the queue are removed and new ones are made. A
+ * rollback can therefore return the thread to a wait for objects that were removed since.
  */
 #define _GNU_SOURCE
 #include "../check.h"

@@ -23,14 +23,15 @@ const MPIRUN_FLAGS: &[&str] = &[
     "1",
 ];
 
-/// Options of runs without understudy, which sets them itself in protected runs.
+/// Options that disable libfabric in runs without understudy.
 ///
-/// Libfabric's probing takes two thirds of the time of a short run.
+/// Libfabric's probing takes two thirds of the time of a short run. In protected runs, understudy
+/// sets these options itself.
 const WITHOUT_LIBFABRIC: [&str; 3] = ["--mca", "pml", "ob1"];
 
-/// Options of mpirun for ranks on several hosts, which understudy sets by default.
+/// Options of mpirun for ranks on several hosts; understudy sets these options by default.
 ///
-/// With these options, the results do not depend on the ranks that share a host.
+/// With these options, results do not depend on which ranks share a host.
 const PLACELESS: [&str; 3] = ["--mca", "coll", "^han,hcoll,portals4,cuda,ucc"];
 
 impl Job {
@@ -202,10 +203,11 @@ impl Job {
             "--spares",
             &self.spares.to_string(),
         ]);
-        // `ckptd launch` cannot derive the library from a shell or an interpreter, and programs of
-        // the distribution are linked with another library than that of the tests.
+        // The MPI library is named for a shell or an interpreter, from which `ckptd launch` cannot
+        // derive it, and for a program of the distribution, which is linked with another library
+        // than the programs of the tests.
         let library = MpiLibrary::of(&paths::example("heat2d"))
-            .expect("it is linked with MPI")
+            .expect("heat2d is linked with MPI")
             .library;
         if !MpiLibrary::of(&self.program).is_ok_and(|mpi| mpi.library == library) {
             command.arg("--mpi").arg(library);

@@ -25,7 +25,7 @@ const MAPS_EVERY: Duration = Duration::from_millis(200);
 const COUNT_EVERY: Duration = Duration::from_millis(40);
 /// Time after which the program may end although faults are awaited.
 ///
-/// Faults of a process that has died before cannot happen, for example.
+/// A fault may never happen, for example because its process has failed earlier.
 const FAULT_LIMIT: Duration = Duration::from_secs(20);
 /// Time that relays and the launcher may take to clean up after mpirun has exited.
 const GRACE: Duration = Duration::from_secs(3);

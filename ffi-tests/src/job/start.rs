@@ -20,7 +20,7 @@ impl Job {
     /// Runs the job in its own directory, and waits until nothing is left.
     ///
     /// # Panics
-    /// If it cannot be started.
+    /// Panics if the job cannot be started.
     pub fn run(mut self) -> Outcome {
         self.attempt()
     }
@@ -34,24 +34,24 @@ impl Job {
     /// Runs this job and another one concurrently.
     ///
     /// # Panics
-    /// If one of them cannot be started.
+    /// Panics if one of the two jobs cannot be started.
     pub fn run_beside(mut self, other: impl FnOnce() -> Job + Send) -> [Outcome; 2] {
         paths::wait_for_turn();
         std::thread::scope(|scope| {
             let other = scope.spawn(|| other().run_in(directory()));
             [
                 self.run_in(directory()),
-                other.join().expect("it has been started"),
+                other.join().expect("the other job was started"),
             ]
         })
     }
 
     /// Runs a job for each row, all concurrently.
     ///
-    /// For jobs that wait most of the time.
+    /// Suited to jobs that wait most of the time.
     ///
     /// # Panics
-    /// If one of them cannot be started.
+    /// Panics if one of the jobs cannot be started.
     pub fn run_each<Row: Sync>(rows: &[Row], make: impl Fn(&Row) -> Job + Sync) -> Vec<Outcome> {
         paths::wait_for_turn();
         std::thread::scope(|scope| {
@@ -62,7 +62,7 @@ impl Job {
             let running: Vec<_> = rows.iter().map(run).collect();
             let ended = running
                 .into_iter()
-                .map(|job| job.join().expect("it has been started"));
+                .map(|job| job.join().expect("each job was started"));
             ended.collect()
         })
     }
@@ -72,7 +72,7 @@ impl Job {
     /// The directory then belongs to the new outcome, and no longer to `before`.
     ///
     /// # Panics
-    /// If it cannot be started.
+    /// Panics if the job cannot be started.
     pub fn run_after(mut self, before: &mut Outcome) -> Outcome {
         paths::wait_for_turn();
         match before.root.take() {
@@ -168,7 +168,8 @@ impl Job {
 /// Returns a pipe with the content of a file, like mpirun's standard input.
 fn piped(mut input: File) -> Stdio {
     let (read, mut write) = std::io::pipe().expect("there are descriptors");
-    // A process that does not read all of the pipe closes it by its exit; this ends the thread.
+    // A reader that exits before the end of the content closes the pipe. Writing then fails, and
+    // the thread ends.
     std::thread::spawn(move || std::io::copy(&mut input, &mut write));
     read.into()
 }

@@ -74,9 +74,9 @@ fn a_file_that_several_ranks_have_open_may_grow_at_once() {
 
 /// Worker 2 fails during a recovery; the second attempt restores the files correctly.
 ///
-/// Two checkpoints could be restored. Worker 2 computes and does not have the newer one completely,
-/// so the first attempt loads the older one. Worker 2 fails when this checkpoint is agreed on, and
-/// only the state of the files could influence the second attempt.
+/// Two checkpoints could be loaded. Worker 2 computes and does not have the newer one completely,
+/// so the first attempt agrees on the older one. Worker 2 fails at that moment. The first attempt
+/// must not have undone effects on files yet, since the second one may choose another checkpoint.
 #[test]
 fn an_attempt_that_fails_has_undone_no_file_that_the_next_one_needs() {
     let job = || Job::new(paths::test_program("snapshots"), &["4", "400000"]).interval("1calls");

@@ -31,7 +31,7 @@ fn run(prepare: &str) -> Option<Output> {
     let roots = ["OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"];
     shell.envs(roots.map(|name| (name, "1")));
     let output = shell.output().expect("there is a shell");
-    let left = std::fs::read_dir(work.path()).expect("it is there");
+    let left = std::fs::read_dir(work.path()).expect("the directory exists");
     let directories = left.flatten().filter(|it| it.path().is_dir());
     assert_eq!(directories.count(), 0, "directories are left behind");
     Some(output)

@@ -107,7 +107,7 @@ fn output_without_space_is_reported_and_fails() {
             .arg("20")
             .stdout(full)
             .output();
-        let ended = ended.expect("it can be executed");
+        let ended = ended.expect("understudy can be executed");
         assert_eq!(ended.status.code(), Some(74), "{ended:?}");
         assert!(
             String::from_utf8_lossy(&ended.stderr).contains("the rest of it is lost"),

@@ -150,7 +150,7 @@ fn assert_works(prefix: &Path, work: &Path) {
     let mpirun = paths::mpirun();
     let path = mpirun
         .parent()
-        .expect("it has a directory")
+        .expect("mpirun is in a directory")
         .display()
         .to_string();
     let mut job = Command::new(prefix.join("bin/understudy"));
@@ -229,16 +229,17 @@ fn an_installed_tree_runs_a_job_from_its_place() {
     assert_works(&prefix, directory.path());
 }
 
-/// Jobs on one host are protected with such a path; jobs on several are refused.
+/// Jobs on one host are protected, and jobs on several hosts are refused.
 ///
-/// ld.so would split the path into two names, ignore both, and preload nothing.
+/// LD_PRELOAD cannot contain the path: ld.so would split the path into two names, ignore both, and
+/// preload nothing.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn a_path_with_a_blank_and_a_colon_can_be_preloaded() {
     let (directory, prefix) = installed("a b:c");
     assert_works(&prefix, directory.path());
     let mut doctor = Command::new(prefix.join("bin/understudy"));
-    let said = text(&doctor.arg("doctor").output().expect("it is installed"));
+    let said = text(&doctor.arg("doctor").output().expect("an executable"));
     assert!(
         said.contains("a blank or a colon") && said.contains("--library"),
         "{said}"
@@ -250,7 +251,7 @@ fn a_path_with_a_blank_and_a_colon_can_be_preloaded() {
         .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
         .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
         .output();
-    let refused = refused.expect("it is installed");
+    let refused = refused.expect("understudy is installed");
     let said = text(&refused);
     assert!(
         !refused.status.success() && said.contains("ld.so cannot preload"),

@@ -171,7 +171,7 @@ fn a_guardian_that_is_terminated_before_its_job_has_begun_exits() {
 #[ignore = "a variant: make test-all"]
 fn a_program_that_is_refused_runs_under_its_launcher() {
     let chatter = || Job::new(paths::test_program("chatter"), &["20"]);
-    // The runtime finds the error, when the guardians exist already.
+    // The runtime detects the wrong setting when the guardians have already been started.
     let outcome = chatter()
         .launched_by(Launcher::Mpirun)
         .env("UNDERSTUDY_INTERVAL", "soon")
@@ -268,14 +268,15 @@ fn a_container_may_end_with_its_launcher_and_be_killed_with_it() {
             let mut killed = contained(work.path(), "600000")
                 .spawn()
                 .expect("util-linux is there");
-            let mut lines = BufReader::new(killed.stdout.take().expect("it is piped")).lines();
+            let stdout = killed.stdout.take().expect("standard output is a pipe");
+            let mut lines = BufReader::new(stdout).lines();
             assert!(lines.nth(10).is_some(), "the job prints too few lines");
             let unshare = processes::all().find(|&pid| processes::parent(pid) == Some(killed.id()));
             assert!(
                 unshare.is_some_and(processes::kill),
                 "the job ended before it was killed"
             );
-            killed.wait().expect("it is our child");
+            killed.wait().expect("timeout is a child");
         }
         let output = contained(work.path(), HEAT2D[2])
             .output()

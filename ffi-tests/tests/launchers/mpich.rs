@@ -442,11 +442,11 @@ fn assert_the_header_agrees(compiler: PathBuf, column: usize) {
         .args([&program, &source])
         .status();
     assert!(
-        compiled.expect("it is a program").success(),
+        compiled.expect("the compiler can be executed").success(),
         "{}",
         compiler.display()
     );
-    let output = Command::new(&program).output().expect("it is a program");
+    let output = Command::new(&program).output().expect("an executable");
     let printed = String::from_utf8(output.stdout).expect("text");
     let number = |text: &str| match text.strip_prefix("0x") {
         Some(digits) => i64::from_str_radix(digits, 16).expect("a number"),

@@ -114,7 +114,8 @@ fn workers_may_die_in_the_middle_of_an_accumulate() {
 
 /// A worker fails, and the program restarts from its beginning.
 ///
-/// No checkpoint is taken while there are communicators with other values of control variables.
+/// A communicator may depend on the values of control variables (MPI_T) at its creation. If a
+/// variable is written later, no checkpoint is taken as long as the communicator exists.
 #[test]
 fn no_checkpoint_is_taken_of_communicators_of_other_values() {
     let arguments = [&ARGUMENTS[..], &["between"]].concat();
@@ -149,9 +150,9 @@ fn timers_of_after_the_checkpoint_send_no_signal() {
     }
 }
 
-/// The replacement is rolled back to the checkpoint that it has loaded.
+/// The second recovery rolls the replacement back to the checkpoint that it has loaded.
 ///
-/// Locks in that checkpoint belong to the failed process.
+/// Locks in that checkpoint belong to the process that failed first.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn locks_are_restored_by_two_recoveries_from_one_checkpoint() {

@@ -22,8 +22,8 @@ fn assert_survives(job: impl Fn() -> Job, faults: &str) {
 
 /// A worker fails while four of its threads call MPI; all threads continue.
 ///
-/// A thread waits for requests from other processes, another reduces, and a third waits for any of
-/// its messages. The main thread waits for an answer between two checkpoints.
+/// A thread serves requests of other processes, a second one reduces, and a third one waits for any
+/// of its messages. The main thread waits for an answer between two checkpoints.
 #[test]
 fn threads_that_call_mpi_at_the_same_time_are_brought_back() {
     let (multiple, hybrid) = (paths::test_program("multiple"), paths::example("hybrid"));

@@ -12,7 +12,8 @@ fn job() -> Job {
 
 /// Fails unless the job recovers from a failure and the survivor keeps its process.
 ///
-/// A survivor whose library cannot be reset exits. The job is lost without both workers.
+/// A survivor whose library cannot be reset would exit. Both workers would have failed then, and
+/// the job would be lost.
 fn assert_recovered(job: Job) {
     let outcome = job.fault(&fault_at_commit(1, 4)).run();
     outcome.assert_success();
@@ -56,6 +57,8 @@ fn a_driver_that_the_user_names_is_opened_in_advance() {
 }
 
 /// Libfabric monitors the memory functions of the MPI side only.
+///
+/// Memory that the program unmaps would therefore stay registered.
 #[test]
 fn libfabric_caches_no_registrations_unless_the_user_wants_it() {
     let job = || {

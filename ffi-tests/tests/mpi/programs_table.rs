@@ -66,9 +66,9 @@ impl Line {
         }
     }
 
-    /// Runs the program with each failure; unless thorough, with one of the first two.
+    /// Runs the program with each failure of the line; unless thorough, with one of them.
     ///
-    /// Without a spare, and unless thorough, the failure is the second of the line.
+    /// Unless thorough, the first failure is taken, or without spares the second failure.
     fn with_failures(&self, spares: u32) {
         let first = match spares {
             0 if !is_thorough() => 1,

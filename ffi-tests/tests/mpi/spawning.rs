@@ -60,7 +60,7 @@ fn spawned(guardian: u32) -> Option<u32> {
     })
 }
 
-/// Argument by which the program stays connected to the last spawned processes, or none.
+/// Third argument of the program: none, or `connected`, which keeps the last connection.
 const CONNECTIONS: [Option<&str>; 2] = [None, Some("connected")];
 
 #[test]
@@ -231,8 +231,8 @@ fn workers_die_while_spawned_processes_are_connected() {
 /// Failures just after and just before the commit of the only checkpoint after MPI_Init.
 ///
 /// Before the commit, the processes are spawned again. After the commit, the processes are not
-/// spawned again, although rank 0, which would report that they exist, has failed; on several
-/// hosts, rank 0 was the only rank of the program on its host.
+/// spawned again, although the rank that would report their existence, rank 0, has failed. On
+/// several hosts, rank 0 is moreover the only rank of the program on its host.
 const AROUND_COMMIT: [&str; 2] = [
     "rank=0 at=commit.end epoch=2",
     "rank=0 at=capture.end epoch=2",
@@ -388,8 +388,8 @@ enum Victim {
 
 /// Kills a process at the end; fails unless the job ends with status 137.
 ///
-/// Rank 0 has recorded its end in its event file, and other processes wait for the spawned
-/// processes of `root`.
+/// The kill follows when rank 0 has recorded its end in its event file. Other processes then wait
+/// for the spawned processes of `root`.
 fn assert_ended_by_kill_at_the_end(job: Job, root: u32, victim: Victim) {
     let mut seen = None;
     let outcome = job

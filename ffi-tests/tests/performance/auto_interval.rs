@@ -75,8 +75,8 @@ fn a_replacement_uses_the_interval_of_the_others() {
         survivor.ends_with(&replacement),
         &format!("the intervals differ: {survivor:?}, {replacement:?}"),
     );
-    // The user's expectation counts as two failures; a third one in a short time shortens the mean
-    // time.
+    // The user's expectation (UNDERSTUDY_MTBF) counts as two failures. A third failure soon
+    // afterwards reduces the estimated mean time.
     let (before, after) = (survivor[0][1], replacement[0][1]);
     outcome.check(
         after * 10 < before * 9,
@@ -86,7 +86,7 @@ fn a_replacement_uses_the_interval_of_the_others() {
 
 /// The failure of a spare counts, because its node could as well run a worker.
 ///
-/// Intervals are longer than the minimum, and several of them follow the failures.
+/// The job is so long that several intervals follow the failures, all longer than the minimum.
 #[test]
 fn deaths_of_idle_spares_count_as_failures() {
     let long = || {

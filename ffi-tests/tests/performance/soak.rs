@@ -19,8 +19,8 @@ fn minutes() -> f64 {
 
 /// Two failures: one at a random line, one a random time after the recovery.
 ///
-/// Each call draws an equal number of random numbers, so the n-th run with a seed has equal
-/// failures, however long the other runs take.
+/// Each call draws an equal number of random numbers, so the seed determines the failures of the
+/// n-th run, however long the other runs take.
 fn deaths(random: &mut Random, lines: usize, spares: u32) -> [Kill; 2] {
     let first = random.below(u64::from(WORKERS)) as u32;
     let line = 1 + random.below(lines as u64 * 7 / 10) as usize;

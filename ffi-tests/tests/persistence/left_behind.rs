@@ -93,7 +93,7 @@ fn files_of_a_lost_job_are_inspected() {
 
     // In one file, a bit differs, then the end is missing, then all but the magic number.
     let files = epoch_files(work.path());
-    let whole = std::fs::read(&files[0]).expect("it is there");
+    let whole = std::fs::read(&files[0]).expect("the file exists");
     let mut damaged = whole.clone();
     damaged[whole.len() / 2] ^= 1;
     for (content, words) in [
@@ -110,7 +110,7 @@ fn files_of_a_lost_job_are_inspected() {
         );
         assert!(text.contains("NOT complete"), "{text}");
     }
-    std::fs::remove_file(&files[0]).expect("it is there");
+    std::fs::remove_file(&files[0]).expect("the file exists");
     let (ran, text) = inspect(work.path(), &["disk"]);
     ran.assert(0, &[]);
     assert!(
@@ -119,14 +119,14 @@ fn files_of_a_lost_job_are_inspected() {
     );
 }
 
-/// Makes a file as a job leaves it whose launcher no longer exists.
+/// Makes a leftover of a job whose launcher no longer exists.
 fn make_leftover(name: &str, host: &str, age: Duration) -> PathBuf {
     // No process has this PID (proc(5), /proc/sys/kernel/pid_max).
     let path = private_directories::in_memory().join(format!("{name}prterun-{host}-4194305@1-0"));
     std::fs::write(&path, [0; 4096]).expect("the job that runs has made the directory");
     let file = std::fs::File::options().write(true).open(&path);
     file.and_then(|file| file.set_modified(SystemTime::now() - age))
-        .expect("it is ours");
+        .expect("the file belongs to this user");
     path
 }
 
@@ -139,8 +139,8 @@ fn leftovers_are_removed_and_files_of_living_jobs_stay() {
         .nodename()
         .to_string_lossy()
         .into_owned();
-    // `understudy clean` runs while a job runs, which then loses a rank. Without its ledgers, the
-    // job would print output twice.
+    // `understudy clean` runs while a job runs, which then loses a rank. If the command removed
+    // ledgers of the job, the job would print output twice.
     let program = ["--", &heat(), "300", "300", "20000"];
     let start = [
         "run",
@@ -199,7 +199,8 @@ fn leftovers_are_removed_and_files_of_living_jobs_stay() {
 
 /// Ranks run `understudy clean` before their program, under MPICH's launcher.
 ///
-/// The job then has a directory in memory, but no ledger. Only the job's name tells that it lives.
+/// At that time the job has a directory in memory, but no ledger, so only the name of the job shows
+/// that the job still runs.
 #[test]
 fn the_directory_of_a_starting_job_of_mpich_stays() {
     let Some(program) = paths::mpich_program("orders") else {

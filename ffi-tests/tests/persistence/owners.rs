@@ -52,7 +52,7 @@ fn a_second_job_is_refused_while_the_first_one_runs() {
                 let second = |options: &[&str]| {
                     let mut command = Command::new(paths::product("understudy"));
                     let command = command.args(command_line(options)).current_dir(&directory);
-                    command.output().expect("it is there")
+                    command.output().expect("understudy can be executed")
                 };
                 found.replace(Some([second(&["--restart"]), second(&[])]));
             }

@@ -145,7 +145,8 @@ fn a_crash_that_does_not_repeat_is_recovered_from() {
 
 /// A call of the MPI library faults while another process has failed; the job recovers.
 ///
-/// The MPI library may fault before it has detected the failure, so its call is abandoned.
+/// The failure may have caused the fault, before the MPI library has detected the failure. The call
+/// is therefore abandoned, and the fault does not count against the program.
 #[test]
 fn a_fault_of_the_library_is_survived_if_another_process_dies() {
     let arguments = ["bad-buffer", "2", "once", "other"];

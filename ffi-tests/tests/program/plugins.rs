@@ -153,7 +153,8 @@ fn libraries_opened_during_the_run_are_restored_at_their_addresses() {
 #[ignore = "a variant: make test-all"]
 fn a_replacement_rolls_back_past_a_library_that_it_has_opened() {
     let undisturbed = native(opens_plugins());
-    // The second failure leads back to the checkpoint that the first victim had saved.
+    // After the second failure, the replacement of rank 1 rolls back to the checkpoint that rank 1
+    // had saved.
     let fault = "kill rank=1 at=commit.end epoch=4 delay=2ms; kill rank=0 at=resume delay=9ms";
     let outcome = opens_plugins().spares(2).fault(fault).run();
     outcome.assert_success();

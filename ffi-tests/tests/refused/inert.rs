@@ -73,7 +73,7 @@ fn understudy_disable_gives_the_program_all_ranks() {
         .env("UNDERSTUDY_DISABLE", "1")
         .run();
     if paths::launcher() == Launcher::Ckptd {
-        // Without understudy, each process would be a job of its own.
+        // `ckptd launch` stops the job: without understudy, each process would be a job of its own.
         outcome.check(outcome.stdout.is_empty(), "the program has run");
         outcome.check(outcome.own_lines().len() == 1, "not one line of understudy");
         return;

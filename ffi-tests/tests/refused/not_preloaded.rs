@@ -44,7 +44,7 @@ fn a_program_that_runs_as_another_user_is_refused() {
     assert_eq!(lines.lines().collect::<Vec<_>>(), expected);
 }
 
-/// The program gives its own user no rights, but the kernel randomises its addresses again.
+/// The program gives no further rights, but the kernel randomises its addresses again.
 #[test]
 fn a_set_user_id_program_of_the_user_is_refused() {
     use std::os::unix::fs::PermissionsExt;

@@ -32,7 +32,7 @@ fn assert_refused(change: impl Fn(Job) -> Job + Sync, ranks: (u32, u32), words: 
     unprotected.assert_single_line(words);
     unprotected.assert_single_line(&["unprotected"]);
     if paths::launcher() == Launcher::Ckptd {
-        // Without understudy, each process would be a job of its own.
+        // `ckptd launch` stops the job: without understudy, each process would be a job of its own.
         assert_stopped(unprotected);
     } else {
         unprotected.assert_success();

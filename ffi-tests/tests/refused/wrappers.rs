@@ -191,7 +191,7 @@ fn a_job_of_which_some_ranks_are_refused_ends() {
     }
 }
 
-/// The launcher's own process manager serves the program, whose variables are the launcher's.
+/// The program needs the launcher's process manager, and the variables that the launcher has set.
 #[test]
 fn a_program_of_mpich_that_is_refused_behind_a_wrapper_runs_unprotected() {
     let Some(program) = paths::mpich_program("chatter") else {

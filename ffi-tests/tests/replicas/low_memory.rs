@@ -130,7 +130,7 @@ fn rebuilt(outcome: &Outcome, rank: u32) -> u64 {
     })
 }
 
-/// Fails unless a rank has rebuilt its changed pages, or none if `has_changed` is false.
+/// Fails unless a rank has rebuilt at least [`CHANGED`] pages, or fewer unless `has_changed`.
 ///
 /// A few pages are rebuilt in any case, because the program's libc has changed them.
 fn check_rebuilt(outcome: &Outcome, rank: u32, has_changed: bool) {

@@ -57,8 +57,8 @@ fn a_loop_without_collectives_has_checkpoints_at_marks() {
 
 /// Requested checkpoints are taken beside those of the interval.
 ///
-/// A few workers reach the call that requests a checkpoint, at which all workers take a cut, while
-/// a cut at any call is agreed on.
+/// While the workers agree on a cut at any call, a few of them already reach the call that requests
+/// a checkpoint. All workers must take a cut at that call.
 #[test]
 fn checkpoints_are_taken_at_any_call_and_where_they_are_wanted() {
     let job = || Job::new(paths::test_program("marks"), &["slow", "2000"]);

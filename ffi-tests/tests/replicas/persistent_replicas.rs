@@ -24,8 +24,8 @@ fn under_ckptd(case: &TestProgram) -> Job {
 
 /// Kills the processes that `choose` selects, all at once, `times` times.
 ///
-/// The kills follow after `lines` printed lines each. Further lines are required after each kill,
-/// since a new process has no worker's role before it prints.
+/// Before each kill, `lines` lines are printed, and at least one of them after the previous kill:
+/// only then has a new process taken over as a worker.
 fn killed(
     job: Job,
     times: usize,

@@ -135,8 +135,8 @@ fn rounded_steps_are_not_undone_and_the_buddys_copy_is_fetched() {
 
 /// A worker is killed during a checkpoint, of which not all replicas are complete.
 ///
-/// Survivors cannot undo rounded steps. They may therefore need what the failed worker has left: a
-/// replica of the previous checkpoint.
+/// Survivors cannot undo rounded steps. A survivor may therefore need its replica of the previous
+/// checkpoint, which the failed worker has stored and left behind.
 #[test]
 fn buddies_with_rounded_steps_die_during_a_checkpoint() {
     let places = ["ship.half", "capture.end", "whole.begin", "commit.begin"];

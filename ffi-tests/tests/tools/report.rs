@@ -148,7 +148,7 @@ fn browse(path: &Path, failures: usize) {
         );
     };
     let pictures = std::env::var_os("FFI_TESTS_PICTURES").map(PathBuf::from);
-    let text = std::fs::read_to_string(path).expect("it is there");
+    let text = std::fs::read_to_string(path).expect("the page exists");
     let (inner, outer) = (
         path.with_file_name("inner.html"),
         path.with_file_name("outer.html"),
@@ -214,7 +214,7 @@ fn browse(path: &Path, failures: usize) {
             &format!("--print-to-pdf={}", paper.display()),
         ],
     );
-    let printed = std::fs::read(&paper).expect("it is printed");
+    let printed = std::fs::read(&paper).expect("the page was printed");
     let sheets = count(&String::from_utf8_lossy(&printed), "/Type /Page[^s]");
     // One sheet each for the first and the last part, and at most one for each recovery.
     assert!((1..=3 + failures).contains(&sheets), "{sheets} sheets");

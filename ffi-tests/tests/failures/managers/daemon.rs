@@ -43,7 +43,7 @@ fn judge(case: &TestProgram, outcome: &Outcome) -> (SpareChoice, Option<String>)
             } => Some((choices, reason)),
             _ => None,
         });
-    // A late report of a failure can cause another attempt.
+    // A late report of a failure can cause another attempt at the recovery, with another choice.
     let Some((choices, reason)) = chosen.last() else {
         panic!(
             "no event file reports the choice of a spare\n{}",
@@ -177,9 +177,10 @@ fn waiting() -> TestProgram {
     }
 }
 
-/// True if the victim has committed the first checkpoint; failures are recovered from then on.
+/// True if the victim has committed the first checkpoint.
 ///
-/// `pid` is any process of the job.
+/// Before that checkpoint, a failure restarts the job instead of causing a recovery. `pid` is any
+/// process of the job.
 fn is_protected(pid: u32) -> bool {
     let work = std::fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_default();
     let commit = Trigger::Commit {
@@ -190,7 +191,9 @@ fn is_protected(pid: u32) -> bool {
         .is_some_and(|root| commit.is_reached(&root.join("stdout"), &root.join("events")))
 }
 
-/// Kills the victim after `treat`, when the daemon has `spares_then` spares; at once if 0.
+/// Calls `treat`, waits until the daemon has `spares_then` spares, and kills the victim.
+///
+/// Does not wait if `spares_then` is 0.
 fn killed_after(
     treat: fn(&mut Daemon),
     spares_then: usize,

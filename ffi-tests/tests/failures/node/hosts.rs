@@ -206,7 +206,7 @@ fn workers_die_under_a_plain_mpirun() {
     assert_good(&outcome, &undisturbed, &case, &[0, 2]);
 }
 
-/// The workers of a lost host, which print nothing, have their replicas on other hosts.
+/// Workers of a lost host have replicas elsewhere; they print nothing that could come twice.
 #[test]
 fn a_host_may_be_lost() {
     if !Hosts::are_possible() {

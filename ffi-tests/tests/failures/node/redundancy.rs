@@ -1,7 +1,8 @@
 //! Replicas are damaged or lost: another replica is used, or the loss is reported.
 //!
-//! Four workers with an offset of 1: worker 1's replicas are at worker 2 and, with
-//! UNDERSTUDY_COPIES=2, at worker 3. The groups of xor:2 are workers 0 and 2, and 1 and 3.
+//! Jobs have four workers and UNDERSTUDY_BUDDY_OFFSET=1: the replicas of worker 1 are at worker 2
+//! and, with UNDERSTUDY_COPIES=2, at worker 3. With xor:2, workers 0 and 2 are one parity group,
+//! and workers 1 and 3 the other.
 
 use ffi_tests::native_runs::native;
 use ffi_tests::programs::{self, TestProgram};
@@ -136,8 +137,8 @@ fn two_die(case: &TestProgram, [first, second]: [u32; 2], point: &str, verdicts:
         outcome.wall,
         outcome.faults()
     );
-    // If a fault point follows a message, the second worker may reach it only after the first was
-    // replaced, or not at all if the checkpoint is committed in that recovery.
+    // A fault point may follow a message of the first worker. The second worker then reaches the
+    // point after the recovery, or never, because the recovery has committed the checkpoint.
     let both = [first.min(second), first.max(second)];
     let died = outcome.faults();
     let is_certain = point == "cut.begin";

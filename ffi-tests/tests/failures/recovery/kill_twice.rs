@@ -57,7 +57,7 @@ enum ExpectedEnd {
     Survives,
     /// Worker `.0` and its only replica, at worker `.1`, are lost together.
     Lost(u32, u32),
-    /// Either of them, because the replica was being sent to another process.
+    /// The job survives or ends as in `Lost`: the replica was just being sent.
     Either(u32, u32),
 }
 
@@ -88,8 +88,8 @@ fn expected_end(role: Role, point: &str, lifetime: ReplicaLifetime) -> ExpectedE
         Role::Protected => (0, 1, "reprotect"),
         _ => return ExpectedEnd::Survives,
     };
-    // A buddy may end `fetch` a little before the replacement does. All processes meet in
-    // `rebuild`, the stage after `load`, and again at the end of `reprotect`.
+    // A buddy may end `fetch` a little before the replacement does, so the end is certain only when
+    // all processes have met: in `rebuild`, the stage after `load`, or at the end of `reprotect`.
     let certain = if role == Role::Buddy {
         "rebuild.half"
     } else {

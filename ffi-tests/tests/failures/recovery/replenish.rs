@@ -87,7 +87,7 @@ fn a_new_spare_that_fails_while_joining_is_not_needed() {
     outcome.assert_nothing_left();
 }
 
-/// The job waits for the only spare, which still joins when worker 2 is killed.
+/// Worker 2 is killed while the only spare joins; the job waits for the spare.
 #[test]
 fn a_worker_that_fails_while_a_new_spare_joins_is_replaced_by_it() {
     let case = half_of_heat2d();
@@ -105,7 +105,7 @@ fn a_worker_that_fails_while_a_new_spare_joins_is_replaced_by_it() {
 
 /// A daemon limits the idle spares of all jobs of its node to two.
 ///
-/// The job gets a new spare, unless another job has two spares there.
+/// The job gets a new spare, unless another job has two spares at this daemon.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn a_daemon_grants_new_spares() {

@@ -137,7 +137,8 @@ impl FailingJob {
                 let reason = io::Error::from_raw_os_error(error).to_string();
                 assert!(self.failed > 0, "no {call} has failed\n{self}");
                 // A failed sendmsg counts as a lost connection, and libpmix, which runs in the
-                // manager, reports no reasons. Then a line with an identifier at its end suffices.
+                // manager, reports no reasons. In these two cases, a line with an identifier at its
+                // end suffices.
                 let has_result = call == "sendmsg" || process == "manage";
                 let has_result = has_result && self.stderr.contains("]\n");
                 assert!(
@@ -238,7 +239,7 @@ fn supervised(
 
 /// Returns the number of calls of each kind in an undisturbed job.
 ///
-/// The keys are a process of the launcher and a call.
+/// Each key consists of a subcommand of ckptd ([`PROCESSES`]) and the name of a call.
 pub fn count_calls(program: Program) -> BTreeMap<(&'static str, &'static str), u32> {
     let mut counts = BTreeMap::new();
     let numbers: Vec<_> = CALLS.iter().map(|(_, number, _)| *number).collect();

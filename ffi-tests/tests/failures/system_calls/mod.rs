@@ -105,7 +105,7 @@ fn a_failing_call_of_the_manager_of_an_mpi_program() {
     check(Program::World, &failures("manage", table));
 }
 
-/// The first 12 calls of each kind fail in turn, also with all later ones.
+/// Each of the first 12 calls of a kind fails, alone and with later calls.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn any_call_may_fail() {

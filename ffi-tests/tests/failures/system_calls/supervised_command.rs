@@ -49,7 +49,7 @@ impl SupervisedCommand {
         while !thread.is_finished() {
             serve(&listener, Duration::from_millis(1), decide);
         }
-        let child = thread.join().expect("no panic").expect("it can be started");
+        let child = thread.join().expect("no panic").expect("an executable");
         SupervisedCommand { child, listener }
     }
 

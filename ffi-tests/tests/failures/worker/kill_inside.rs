@@ -251,8 +251,8 @@ fn receives_are_reposted_in_their_order() {
 
 /// A second process is killed while another one posts its receives again; the job recovers.
 ///
-/// The survivor posts its receives again and the replacement is killed, or, in the second variant,
-/// the other way round.
+/// The survivor posts its receives again and the replacement is killed in the first variant. In the
+/// second variant, the replacement posts its receives again and the survivor is killed.
 #[test]
 fn a_worker_may_fail_while_receives_are_reposted() {
     let make = || {

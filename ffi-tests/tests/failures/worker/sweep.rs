@@ -425,7 +425,7 @@ fn of_mpich(name: &'static str, program: Option<PathBuf>, case: TestProgram, mak
 #[test]
 #[ignore = "long: make sweep"]
 fn heat2d_of_mpich_survives_a_death_at_any_call() {
-    let make = || heat2d_of(paths::mpich_example("heat2d").expect("it is compiled")).of_mpich();
+    let make = || heat2d_of(paths::mpich_example("heat2d").expect("heat2d is compiled")).of_mpich();
     of_mpich(
         "heat2d of MPICH",
         paths::mpich_example("heat2d"),
@@ -437,7 +437,7 @@ fn heat2d_of_mpich_survives_a_death_at_any_call() {
 #[test]
 #[ignore = "long: make sweep"]
 fn cg_of_mpich_survives_a_death_at_any_call() {
-    let make = || cg_of(paths::mpich_example("cg").expect("it is compiled")).of_mpich();
+    let make = || cg_of(paths::mpich_example("cg").expect("cg is compiled")).of_mpich();
     of_mpich(
         "cg of MPICH",
         paths::mpich_example("cg"),
@@ -457,7 +457,8 @@ fn heat2d_survives_a_death_at_any_call_when_its_static_data_are_rebuilt() {
 #[test]
 #[ignore = "a variant: make test-all"]
 fn cg_survives_a_death_at_any_call_when_its_static_data_are_rebuilt() {
-    // The phase ends before the fourth call, so that it is over before the waits at cuts.
+    // The set-up phase ends before the fourth call, and so before the cuts at which `WAITING`
+    // delays the workers.
     let make = || {
         short_cg()
             .interval("4calls")

@@ -13,7 +13,7 @@ class Understudy(MakefilePackage):
     version("main")
 
     depends_on("rust@1.93:", type="build")
-    # Only the linker is used. The build needs no MPI, and a program has its own.
+    # Rust needs the C compiler to link. The build needs no MPI; each program has its own MPI.
     depends_on("c", type="build")
     depends_on("gmake", type="build")
 
