@@ -15,6 +15,11 @@ const SOURCES: [&str; 6] = [
     "packaging",
 ];
 
+/// Names that files of many folders have.
+///
+/// A document uses such a name for all of these files.
+const REPEATED_NAMES: [&str; 4] = ["lib.rs", "main.rs", "mod.rs", "tests.rs"];
+
 fn root() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     root.canonicalize().expect("the workspace is there")
@@ -173,26 +178,78 @@ fn is_source_name(word: &str) -> bool {
     word.chars().all(is_path) && (is_file || is_in_folder)
 }
 
+/// Returns the names of sources that do not exist, with the numbers of their lines.
+///
+/// A document names a source by its path from the root, or by the end of a path in a folder that
+/// the document also names from the root. A short name alone would fit files of other folders.
+fn missing_sources<'a>(text: &'a str, files: &[PathBuf]) -> Vec<(usize, &'a str)> {
+    let lines = (1..).zip(text.lines());
+    let words = lines.flat_map(|(number, line)| {
+        let words = line.split('`').skip(1).step_by(2);
+        words.map(move |word| (number, word))
+    });
+    let is_from_root = |word: &str| files.iter().any(|file| file == Path::new(word));
+    let (paths, mut names): (Vec<_>, Vec<_>) = words
+        .filter(|(_, word)| is_source_name(word) && !REPEATED_NAMES.contains(word))
+        .partition(|(_, word)| is_from_root(word));
+    let folders: Vec<&Path> = paths
+        .iter()
+        .filter_map(|(_, word)| match Path::new(word) {
+            path if path.extension().is_some() => path.parent(),
+            path => Some(path),
+        })
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .collect();
+    let is_described = |file: &PathBuf| {
+        let is_in =
+            |folder: &&Path| file.starts_with(folder) || *file == folder.with_extension("rs");
+        folders.iter().any(is_in)
+    };
+    names.retain(|(_, word)| {
+        let mut found = files.iter().filter(|file| file.ends_with(word));
+        !found.any(is_described)
+    });
+    names
+}
+
 #[test]
 fn sources_that_documents_name_exist() {
     let mut files = entries(&root());
     for folder in SOURCES.into_iter().chain([".config"]) {
         collect(&root().join(folder), &mut files);
     }
-    let documents = documents().into_iter();
-    for (path, text) in documents.filter(|(path, _)| is_about_sources(path)) {
-        for (number, line) in text.lines().enumerate() {
-            let words = line.split('`').skip(1).step_by(2);
-            for word in words.filter(|word| is_source_name(word)) {
-                assert!(
-                    files.iter().any(|file| file.ends_with(word)),
-                    "{}:{}: {word}",
-                    path.display(),
-                    number + 1
-                );
-            }
+    for file in &mut files {
+        *file = file.strip_prefix(root()).unwrap().to_owned();
+    }
+    let mut missing = Vec::new();
+    for (path, text) in documents() {
+        if is_about_sources(&path) {
+            let names = missing_sources(&text, &files).into_iter();
+            missing.extend(names.map(|(line, name)| format!("{}:{line}: {name}", path.display())));
         }
     }
+    assert!(missing.is_empty(), "{missing:#?}");
+}
+
+/// A short name means no file in a folder that the document does not name.
+#[test]
+fn short_names_of_sources_are_searched_in_the_folders_of_the_document() {
+    let files = [
+        "Cargo.toml",
+        "ckptd/wire/src",
+        "ckptd/wire/src/frame.rs",
+        "ckptd/wire/src/io/outbox.rs",
+        "interpose/base/src/arch.rs",
+        "interpose/base/src/arch",
+        "interpose/base/src/arch/guard.rs",
+        "interpose/face/src/guardian.rs",
+    ]
+    .map(PathBuf::from);
+    let text = "Code: `ckptd/wire/src/frame.rs`, `interpose/base/src/arch`, `Cargo.toml`.\n\
+                `outbox.rs`, `io/outbox.rs`, `arch.rs` and `guard.rs` are described.\n\
+                `guardian.rs` and `ckptd/wire/src/gone.rs` are not.\n";
+    let missing = missing_sources(text, &files);
+    assert_eq!(missing, [(3, "guardian.rs"), (3, "ckptd/wire/src/gone.rs")]);
 }
 
 /// The README and Spack's recipe require the `rust-version` of the workspace.

@@ -440,5 +440,8 @@ fn what_a_killed_job_has_left_is_removed_and_nothing_else() {
         .iter()
         .for_each(|path| drop(std::fs::remove_file(path)));
     assert!(kept, "files that are not of a killed job are gone");
-    assert!(text.contains("understudy_remains_removed_total "), "{text}");
+    assert!(
+        text.contains("understudy_leftovers_removed_total "),
+        "{text}"
+    );
 }

@@ -54,9 +54,9 @@ pub(super) fn text(pools: &Pools, counters: &Counters, connections: usize) -> St
     );
     metric("spares", "gauge", "Spares in the pool of a job.", &spares);
     metric(
-        "players",
+        "replacements",
         "gauge",
-        "Former spares that are workers now.",
+        "Former spares that have replaced workers.",
         &running,
     );
     metric(
@@ -104,7 +104,7 @@ pub(super) fn text(pools: &Pools, counters: &Counters, connections: usize) -> St
             counters.turned_away,
         ),
         (
-            "remains_removed",
+            "leftovers_removed",
             "Files of killed jobs that were removed.",
             counters.removed,
         ),

@@ -129,10 +129,15 @@ impl WarningWatch {
         if self.last_read.replace(version) == Some(version) {
             return Ok(None);
         }
-        let mut text = String::new();
+        let mut bytes = Vec::new();
         File::open(path)
-            .and_then(|file| file.take(MAX_WARNING_BYTES).read_to_string(&mut text))
+            .and_then(|file| file.take(MAX_WARNING_BYTES + 1).read_to_end(&mut bytes))
             .map_err(|error| error.to_string())?;
+        // The first bytes alone could end in the middle of a word.
+        if bytes.len() as u64 > MAX_WARNING_BYTES {
+            return Err(format!("it is longer than {MAX_WARNING_BYTES} bytes"));
+        }
+        let text = String::from_utf8(bytes).map_err(|error| error.to_string())?;
         let warning = FailureWarning::parse(&text)?;
         let age = metadata
             .modified()
@@ -183,5 +188,17 @@ mod tests {
         fs::write(&file, "nonsense, which is longer").expect("it is written");
         assert!(watch.poll(&file).is_err());
         assert_eq!(watch.poll(&file), Ok(None));
+    }
+    /// The limit would make `mtbf=10m`, ten minutes, of `mtbf=10ms`.
+    #[test]
+    fn a_warning_that_is_too_long_is_refused_as_a_whole() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = file_in(directory.path());
+        let spaces = " ".repeat(MAX_WARNING_BYTES as usize - "mtbf=10m".len());
+        for (word, is_read) in [("mtbf=10m", true), ("mtbf=10ms", false)] {
+            fs::write(&file, format!("{spaces}{word}")).expect("it is written");
+            let news = WarningWatch::default().poll(&file);
+            assert_eq!(news.is_ok(), is_read, "{news:?}");
+        }
     }
 }

@@ -26,7 +26,7 @@ pub struct Config {
     pub spares: u32,
     /// Distance from a worker to its buddy, in worker ranks.
     ///
-    /// `None` stands for the number of ranks per node.
+    /// `None` stands for the largest number of workers on a node.
     pub buddy_offset: Option<u32>,
     /// Kind of protection; `None` stands for [`Config::effective_scheme`].
     pub scheme: Option<Scheme>,

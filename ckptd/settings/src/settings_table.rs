@@ -33,7 +33,7 @@ pub const SETTINGS: &[Setting] = &[
     },
     Setting {
         variable: "UNDERSTUDY_BUDDY_OFFSET",
-        default: "ranks per node",
+        default: "workers per node",
         meaning: "Distance of buddies: worker (r + K) mod W stores the replica of worker r, where \
             W is the number of workers. Another worker near it does if these two are in one \
             failure domain",

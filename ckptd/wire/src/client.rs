@@ -71,8 +71,12 @@ trait Stream: Read + Write + AsFd + Send {}
 impl<S: Read + Write + AsFd + Send> Stream for S {}
 
 /// Connection to a daemon.
+///
+/// An error of a request closes the connection, because a part of the request may have been sent,
+/// or its answer may still arrive. Later requests fail.
 pub struct Client {
-    stream: Box<dyn Stream>,
+    /// `None` after an error.
+    stream: Option<Box<dyn Stream>>,
     decoder: Decoder,
 }
 
@@ -97,14 +101,18 @@ impl Client {
                 Box::new(TcpStream::from(stream))
             }
         };
-        let mut client = Client {
-            stream,
-            decoder: Decoder::default(),
-        };
+        let mut client = Client::new(stream);
         if let DaemonAddress::Remote(_) = address {
             client.authenticate(token.unwrap_or_default(), until, limit)?;
         }
         Ok(client)
+    }
+
+    fn new(stream: Box<dyn Stream>) -> Client {
+        Client {
+            stream: Some(stream),
+            decoder: Decoder::default(),
+        }
     }
 
     fn authenticate(
@@ -125,10 +133,14 @@ impl Client {
     }
 
     /// Sends a request and waits for the answer.
+    ///
+    /// # Errors
+    /// Fails if no answer was received within the limit.
     pub fn request(&mut self, request: &Request, limit: Duration) -> Result<Answer, ClientError> {
         let until = Instant::now() + limit;
-        self.send(request, until, limit)?;
-        self.answer(until, limit)
+        let sent = self.send(request, until, limit);
+        let answer = sent.and_then(|()| self.answer(until, limit));
+        self.close_after_error(answer)
     }
 
     /// Sends a request that has no answer, without waiting.
@@ -137,7 +149,15 @@ impl Client {
     /// Fails with [`ClientError::TimedOut`] if the connection does not accept the whole request at
     /// once.
     pub fn notify(&mut self, request: &Request) -> Result<(), ClientError> {
-        self.send(request, Instant::now(), Duration::ZERO)
+        let sent = self.send(request, Instant::now(), Duration::ZERO);
+        self.close_after_error(sent)
+    }
+
+    fn close_after_error<T>(&mut self, result: Result<T, ClientError>) -> Result<T, ClientError> {
+        if result.is_err() {
+            self.stream = None;
+        }
+        result
     }
 
     fn send(
@@ -146,14 +166,15 @@ impl Client {
         until: Instant,
         limit: Duration,
     ) -> Result<(), ClientError> {
+        let stream = open_stream(&mut self.stream)?;
         let frame = encode(request).ok_or(ClientError::TooLong)?;
         let mut rest = &frame[..];
         while !rest.is_empty() {
-            match self.stream.write(rest) {
+            match stream.write(rest) {
                 Ok(0) => return Err(io::Error::from(io::ErrorKind::WriteZero).into()),
                 Ok(length) => rest = &rest[length..],
                 Err(error) => {
-                    wait_unless_failed(error, self.stream.as_fd(), Interest::WRITE, until, limit)?
+                    wait_unless_failed(error, stream.as_fd(), Interest::WRITE, until, limit)?
                 }
             }
         }
@@ -161,6 +182,7 @@ impl Client {
     }
 
     fn answer(&mut self, until: Instant, limit: Duration) -> Result<Answer, ClientError> {
+        let stream = open_stream(&mut self.stream)?;
         let mut buffer = [0; 4096];
         loop {
             match self.decoder.take()? {
@@ -168,15 +190,21 @@ impl Client {
                 Some(answer) => return Ok(answer),
                 None => {}
             }
-            match self.stream.read(&mut buffer) {
+            match stream.read(&mut buffer) {
                 Ok(0) => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
                 Ok(length) => self.decoder.feed(&buffer[..length]),
                 Err(error) => {
-                    wait_unless_failed(error, self.stream.as_fd(), Interest::READ, until, limit)?
+                    wait_unless_failed(error, stream.as_fd(), Interest::READ, until, limit)?
                 }
             }
         }
     }
+}
+
+/// Returns the stream; fails if an error has closed the connection.
+fn open_stream(stream: &mut Option<Box<dyn Stream>>) -> io::Result<&mut dyn Stream> {
+    let closed = || io::Error::new(io::ErrorKind::NotConnected, "the connection was closed");
+    Ok(&mut **stream.as_mut().ok_or_else(closed)?)
 }
 
 /// Connects a Unix socket without waiting; fails if the daemon accepts no connections now.
@@ -209,4 +237,48 @@ fn wait_unless_failed(
     // If the wait has ended early, the caller retries and waits for the rest of the time.
     wait_ready(&fd, interest, left)?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The connection accepts only a part of a notification.
+    ///
+    /// The client sends no other message behind that part, and closes the connection.
+    #[test]
+    fn a_connection_is_closed_after_a_notification_that_was_sent_in_part() {
+        let (near, mut far) = UnixStream::pair().expect("a pair of sockets");
+        near.set_nonblocking(true).expect("set");
+        let limit = Some(Duration::from_secs(10));
+        far.set_read_timeout(limit).expect("set");
+        let mut client = Client::new(Box::new(near));
+        let request = Request::Replenish {
+            job: "j".repeat(50_000),
+            spares: 0,
+            aim: 1,
+        };
+        while client.notify(&request).is_ok() {}
+        // The daemon reads a message, and makes room for another one by that.
+        let mut message = encode(&request).expect("short enough");
+        far.read_exact(&mut message).expect("sent");
+        let second = client.notify(&Request::Beat);
+        assert!(matches!(second, Err(ClientError::Io(_))), "{second:?}");
+        far.read_to_end(&mut message).expect("closed by the client");
+    }
+
+    /// The answer to a request arrives after the time limit.
+    ///
+    /// The client does not take it for the answer to the next request.
+    #[test]
+    fn a_late_answer_is_not_that_of_the_next_request() {
+        let (near, mut far) = UnixStream::pair().expect("a pair of sockets");
+        near.set_nonblocking(true).expect("set");
+        let mut client = Client::new(Box::new(near));
+        let late = client.request(&Request::Status, Duration::from_millis(1));
+        assert!(matches!(late, Err(ClientError::TimedOut(_))), "{late:?}");
+        let _ = far.write_all(&encode(&Answer::Status(Vec::new())).expect("short"));
+        let next = client.request(&Request::Leave, Duration::from_secs(10));
+        assert!(next.is_err(), "{next:?}");
+    }
 }

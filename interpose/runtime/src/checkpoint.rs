@@ -51,7 +51,7 @@ pub fn damage(rt: &Runtime, victim: Victim) {
             let plans = keep
                 .stored
                 .iter_mut()
-                .filter_map(|copy| copy.script.as_mut());
+                .filter_map(|copy| copy.replay_plan.as_mut());
             static_data::damage_journals(rt, plans, harm);
         }
     }

@@ -2380,7 +2380,8 @@ pub static CATALOGUE: &[Message] = &[
     Message {
         identifier: "owner-not-written",
         text: "{file} cannot be written there ({error})",
-        cause: "the file that keeps other jobs out of the directory belongs to another user",
+        cause: "the file that keeps other jobs out of the directory belongs to another user, or \
+         the file system takes more than a second to write the file",
         remedy: "remove the file, or name another directory",
         status: Some(78),
         level: None,

@@ -147,7 +147,8 @@ pub struct Ownership {
 pub enum ClaimError {
     /// Another job owns the directory, and may be running.
     Owned {
-        owner: Box<DirectoryOwner>,
+        /// `None` if the file is incomplete.
+        owner: Option<Box<DirectoryOwner>>,
         path: PathBuf,
     },
     System(io::Error),
@@ -157,6 +158,10 @@ impl fmt::Display for ClaimError {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ClaimError::Owned { owner, path } => {
+                let owner: &dyn fmt::Display = match owner {
+                    Some(owner) => owner,
+                    None => &"another job",
+                };
                 write!(to, "{}", message::directory_in_use(owner, path.display()))
             }
             ClaimError::System(error) => write!(to, "{}", message::owner_not_written(OWNER, error)),
@@ -180,7 +185,8 @@ impl From<io::Error> for ClaimError {
 ///
 /// # Errors
 /// Fails with [`ClaimError::Owned`] if another job owns the directory or does not complete the
-/// owner file in time, and with [`ClaimError::System`] if the file cannot be read or written.
+/// owner file in time, and with [`ClaimError::System`] if the file cannot be read or written, or
+/// stays locked by another process of this job.
 pub fn claim(
     directory: &Path,
     own: &DirectoryOwner,
@@ -209,11 +215,21 @@ pub fn claim(
             return Ok(ownership);
         }
         if Instant::now() > until {
-            let owner = Box::new(found.unwrap_or_default());
+            if is_own {
+                return Err(ClaimError::System(still_locked()));
+            }
+            let owner = found.map(Box::new);
             return Err(ClaimError::Owned { owner, path });
         }
         std::thread::sleep(RETRY_INTERVAL);
     }
+}
+
+/// Returns the error for a file that another process of this job keeps locked.
+fn still_locked() -> io::Error {
+    let seconds = WRITE_TIME_LIMIT.as_secs();
+    let why = format!("another process of this job has locked the file for more than {seconds} s");
+    io::Error::new(io::ErrorKind::TimedOut, why)
 }
 
 const NON_BLOCKING_EXCLUSIVE: FlockOperation = FlockOperation::NonBlockingLockExclusive;
@@ -261,7 +277,7 @@ impl Ownership {
         match found {
             Some(owner) if is_own(&owner) => {}
             Some(owner) if !owner.has_ended(own, sees_locks) => {
-                let (owner, path) = (Box::new(owner), self.path.clone());
+                let (owner, path) = (Some(Box::new(owner)), self.path.clone());
                 return Err(ClaimError::Owned { owner, path });
             }
             _ => self.write(&DirectoryOwner {
@@ -313,12 +329,16 @@ mod tests {
         claim(directory, own, File::from)
     }
 
-    /// Makes another process take a shared lock on the file until the returned child exits.
-    fn other_process(path: &Path) -> std::process::Child {
-        let script = "import fcntl, sys\nfile = open(sys.argv[1])\n\
-                      fcntl.lockf(file, fcntl.LOCK_SH)\nprint(flush=True)\nsys.stdin.read()";
+    /// Makes another process take a lock on the file until the returned child exits.
+    ///
+    /// `lock` is `LOCK_SH` or `LOCK_EX`.
+    fn other_process(path: &Path, lock: &str) -> std::process::Child {
+        let script = format!(
+            "import fcntl, sys\nfile = open(sys.argv[1], 'r+')\n\
+             fcntl.lockf(file, fcntl.{lock})\nprint(flush=True)\nsys.stdin.read()"
+        );
         let mut child = Command::new("python3")
-            .args(["-c", script])
+            .args(["-c", &script])
             .arg(path)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -334,7 +354,7 @@ mod tests {
         let place = tempfile::tempdir().expect("a directory");
         let path = place.path().join(OWNER);
         let first = claimed(place.path(), &job("first")).expect("it is new");
-        let mut child = other_process(&path);
+        let mut child = other_process(&path, "LOCK_SH");
         drop(first);
         // Another process of the first job.
         drop(claimed(place.path(), &job("first")).expect("it is the same job"));
@@ -351,6 +371,25 @@ mod tests {
         );
         second.remove();
         assert!(!path.exists());
+    }
+
+    /// Another process has locked the file, which is incomplete or names the own job.
+    #[test]
+    fn a_claim_that_is_not_granted_in_time_is_explained() {
+        let place = tempfile::tempdir().expect("a directory");
+        let path = place.path().join(OWNER);
+        for (content, lock, reason) in [
+            (String::new(), "LOCK_SH", "another job owns the directory"),
+            (job("own").text(), "LOCK_EX", "another process of this job"),
+        ] {
+            std::fs::write(&path, content).expect("writable");
+            let mut child = other_process(&path, lock);
+            let refused = claimed(place.path(), &job("own")).expect_err("the file is locked");
+            let words = refused.to_string();
+            assert!(words.contains(reason), "{words}");
+            drop(child.stdin.take());
+            child.wait().expect("it ends");
+        }
     }
 
     #[test]

@@ -120,7 +120,7 @@ pub fn read_passed_store(rt: &Runtime) -> Option<u32> {
 /// Returns the state of the job that the predecessor has recorded for its replacement.
 pub fn job_state_of_predecessor(rt: &Runtime) -> Option<Vec<u8>> {
     let found = rt.copies.found.borrow();
-    Some(found.as_ref()?.last()?.welcome.clone())
+    Some(found.as_ref()?.last()?.job_state.clone())
 }
 
 fn read_store(passed: ReplicaStoreFiles) -> io::Result<ForeignStore> {

@@ -51,7 +51,7 @@ pub fn replace_own(rt: &Runtime, image: Image, state: Vec<u8>) {
         Replica {
             image,
             state,
-            script: None,
+            replay_plan: None,
         },
         &mut keep.store,
     );

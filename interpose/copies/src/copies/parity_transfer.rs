@@ -202,7 +202,7 @@ impl Folding {
         Replica {
             image: kept.image.after(&self.delta),
             state: self.description.clone(),
-            script: None,
+            replay_plan: None,
         }
     }
 

@@ -309,7 +309,7 @@ impl PendingCheckpoint {
         let own = Replica {
             image: image.without_pages(&self.elided, parts.store),
             state: self.state.clone(),
-            script: parts.own.script.clone(),
+            replay_plan: parts.own.replay_plan.clone(),
         };
         let stored = received.preview(parts.stored, parts.store);
         let replicas = ReplicaSet {

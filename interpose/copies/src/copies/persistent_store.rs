@@ -52,7 +52,7 @@ struct WrittenRecord<'a> {
     worker: Worker,
     process: ProcessNumber,
     recoveries: u32,
-    welcome: Vec<u8>,
+    job_state: Vec<u8>,
     own: &'a Replica,
     stored: &'a [Replica],
 }
@@ -65,7 +65,7 @@ pub struct ReplicaRecord {
     pub(super) process: ProcessNumber,
     pub(super) recoveries: u32,
     /// State of the job that a replacement needs.
-    pub(super) welcome: Vec<u8>,
+    pub(super) job_state: Vec<u8>,
     pub(super) own: Replica,
     pub(super) stored: Vec<Replica>,
 }
@@ -118,8 +118,9 @@ impl ReplicaSet<'_> {
     /// recorded data. `reversible` pages may be missing: they are missing in the own replica only,
     /// and the buddy stores them.
     fn is_reduced(self, reversible: &[PageRun]) -> bool {
-        let is_reduced = |copy: &Replica| copy.script.is_some() || !copy.image.absent().is_empty();
-        let is_own_reduced = self.own.script.is_some()
+        let is_reduced =
+            |copy: &Replica| copy.replay_plan.is_some() || !copy.image.absent().is_empty();
+        let is_own_reduced = self.own.replay_plan.is_some()
             || !absent_pages::without(self.own.image.absent(), reversible).is_empty();
         is_own_reduced || self.stored.iter().any(is_reduced)
     }
@@ -250,7 +251,7 @@ impl PersistentStore {
         &mut self,
         rt: &Runtime,
         kept: ReplicaSet,
-        welcome: Vec<u8>,
+        job_state: Vec<u8>,
         state: RecordState,
     ) -> bool {
         let world = world::get(rt);
@@ -258,7 +259,7 @@ impl PersistentStore {
             worker: world::worker(rt),
             process: world.process,
             recoveries: world.recoveries,
-            welcome,
+            job_state,
             own: kept.own,
             stored: kept.stored,
         };

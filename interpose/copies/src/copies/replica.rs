@@ -34,7 +34,7 @@ pub struct Replica {
     pub image: Image,
     pub state: EncodedState,
     /// Replay plan for pages that the image does not contain.
-    pub script: Option<ReplayPlan>,
+    pub replay_plan: Option<ReplayPlan>,
 }
 
 impl Replica {

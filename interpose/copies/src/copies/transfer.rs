@@ -60,7 +60,7 @@ impl Payload {
             let image = self.incoming.into_image(store)?;
             copy.image.clear(store);
             copy.image = image;
-            copy.script = None;
+            copy.replay_plan = None;
         }
         copy.state = self.state;
         Ok(())
@@ -68,11 +68,11 @@ impl Payload {
 
     /// Returns the result of [`Payload::apply`] without changing the replica.
     pub fn preview(&self, copy: &Replica, store: &mut PageStore) -> Replica {
-        let script = self.incoming.header().base.and(copy.script.clone());
+        let replay_plan = self.incoming.header().base.and(copy.replay_plan.clone());
         Replica {
             image: self.incoming.preview(&copy.image, store),
             state: self.state.clone(),
-            script,
+            replay_plan,
         }
     }
 

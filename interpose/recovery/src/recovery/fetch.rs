@@ -115,7 +115,7 @@ impl OmittedPageSource {
         let reduced = sent.filter_map(|fetch| {
             let layer = world.redundancy.layer(fetch.worker, me)?;
             let copy = &keep.stored[layer];
-            Some((fetch.worker, &copy.image, copy.script.as_ref()))
+            Some((fetch.worker, &copy.image, copy.replay_plan.as_ref()))
         });
         let from: Vec<Worker> = plan.source(me).into_iter().collect();
         let offers = static_data::exchange_omitted(rt, reduced.collect(), &from)?;

@@ -117,7 +117,7 @@ fn begin(rt: &Runtime, description: &EpochDescription) -> Replica {
     Replica {
         image,
         state: description.state(),
-        script: None,
+        replay_plan: None,
     }
 }
 

@@ -47,7 +47,7 @@ impl OmittedPages {
     /// Marks a received replica as reduced by these pages.
     pub fn mark_reduced(self, copy: &mut Replica) {
         copy.image.add_absent(&self.absent);
-        copy.script = Some(self.plan);
+        copy.replay_plan = Some(self.plan);
     }
 }
 

@@ -393,7 +393,7 @@ fn reduce_stored(rt: &Runtime, layer: usize, owner: Worker, bytes: &[u8]) {
     let before = copy.image.page_count();
     copy.image.elide_equal(&plan.pages, &mut replicas.store);
     let (pages, journal) = (before - copy.image.page_count(), plan.journal_bytes());
-    copy.script = Some(plan);
+    copy.replay_plan = Some(plan);
     if pages == 0 {
         return;
     }

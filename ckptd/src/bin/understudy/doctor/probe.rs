@@ -12,7 +12,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use understudy_formats::events::{Epoch, Kind, Role};
-use understudy_report::{Event, Job, JobState, Live, bytes};
+use understudy_report::{Event, Job, Live, Process, bytes};
 
 /// Name of the check.
 const NAME: &str = "the program";
@@ -133,11 +133,12 @@ pub fn run(arguments: &Arguments) -> Result<(Check, Option<Memory>), Failure> {
     while ended.is_none() && began.elapsed() < Duration::from_secs(arguments.seconds) {
         std::thread::sleep(POLL_INTERVAL);
         if let Ok(Some(state)) = live.poll() {
-            let pids = state.processes.values().map(|process| process.pid);
-            library = library.or_else(|| pids.into_iter().find_map(mpi_library));
+            let processes = on_this_node(state.processes.values());
+            let mut pids = processes.iter().map(|process| process.pid);
+            library = library.or_else(|| pids.find_map(mpi_library));
             let is_worker = |role| matches!(role, Role::Worker(_));
-            largest = largest.max(resident_most(state, is_worker));
-            spare = spare.max(resident_most(state, |role| !is_worker(role)));
+            largest = largest.max(resident_most(&processes, is_worker));
+            spare = spare.max(resident_most(&processes, |role| !is_worker(role)));
         }
         ended = child.try_wait()?;
     }
@@ -287,14 +288,18 @@ pub fn end(child: &mut Child) -> std::io::Result<()> {
     child.wait().map(drop)
 }
 
-/// Returns the largest resident memory of the processes with a role that `has_role` accepts.
+/// Returns the processes of this node.
 ///
-/// Process numbers are looked up on this node.
-fn resident_most(state: &JobState, has_role: impl Fn(Role) -> bool) -> u64 {
-    let processes = state
-        .processes
-        .values()
-        .filter(|process| has_role(process.role));
+/// The process number of a process on another node belongs to any process here.
+fn on_this_node<'a>(processes: impl Iterator<Item = &'a Process>) -> Vec<&'a Process> {
+    let own = rustix::system::uname();
+    let own = own.nodename().to_string_lossy();
+    processes.filter(|process| process.host == own).collect()
+}
+
+/// Returns the largest resident memory of the processes with a role that `has_role` accepts.
+fn resident_most(processes: &[&Process], has_role: impl Fn(Role) -> bool) -> u64 {
+    let processes = processes.iter().filter(|process| has_role(process.role));
     processes
         .map(|process| resident(process.pid))
         .max()
@@ -353,6 +358,7 @@ mod tests {
     use super::super::Grade;
     use super::*;
     use std::os::unix::process::ExitStatusExt;
+    use understudy_formats::events::Worker;
 
     #[derive(clap::Parser)]
     struct Line {
@@ -367,6 +373,27 @@ mod tests {
         let command = command(&line.arguments, Path::new("events")).expect("a command");
         let count = |word: &str| command.get_args().filter(|it| *it == word).count();
         assert_eq!((count("--host"), count("--agent")), (2, 1));
+    }
+
+    /// A worker on another node has the process number of this process.
+    ///
+    /// The memory of that worker is not known.
+    #[test]
+    fn the_memory_of_this_node_is_measured() {
+        let own = rustix::system::uname();
+        let own = own.nodename().to_string_lossy();
+        let most = |host: &str| {
+            let process = Process {
+                pid: std::process::id(),
+                host: host.to_owned(),
+                role: Role::Worker(Worker(0)),
+                end: None,
+                has_failed: false,
+            };
+            resident_most(&on_this_node([&process].into_iter()), |_| true)
+        };
+        assert!(most(&own) > 0);
+        assert_eq!(most("another node"), 0);
     }
 
     #[test]
