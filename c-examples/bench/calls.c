@@ -4,8 +4,8 @@
  *   mpirun -n 2 calls [ROUNDS [FIGURE...]]
  *
  * A figure is seconds for one message, exchange, collective or call, or bytes per
- * second. Figures whose names begin with `self_` are of messages to oneself, in
- * processor time, without waiting.
+ * second. Figures whose names begin with `self_` or `some_` are of messages to oneself
+ * and of collectives of one rank, in processor time.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -143,6 +143,26 @@ static double persistent_halo(int rank)
     return took;
 }
 
+/* The halo exchange, whose requests are completed one by one in any order. */
+static double any_halo(int rank)
+{
+    enum { COUNT = 20 };
+    MPI_Request requests[2 * NEIGHBOURS];
+    MPI_Barrier(MPI_COMM_WORLD);
+    double start = MPI_Wtime();
+    for (int i = 0; i < COUNT; i++) {
+        for (int n = 0; n < NEIGHBOURS; n++)
+            MPI_Irecv(second + n * SMALL, SMALL, MPI_BYTE, 1 - rank, n, MPI_COMM_WORLD, &requests[n]);
+        for (int n = 0; n < NEIGHBOURS; n++)
+            MPI_Isend(buffer + n * SMALL, SMALL, MPI_BYTE, 1 - rank, n, MPI_COMM_WORLD, &requests[NEIGHBOURS + n]);
+        for (int n = 0; n < 2 * NEIGHBOURS; n++) {
+            int index;
+            MPI_Waitany(2 * NEIGHBOURS, requests, &index, MPI_STATUS_IGNORE);
+        }
+    }
+    return (MPI_Wtime() - start) / COUNT;
+}
+
 static double self_send(int rank)
 {
     enum { COUNT = 1000 };
@@ -263,6 +283,51 @@ static double allreduce_4m(int rank)
     return allreduce_of(4 << 20, 1);
 }
 
+/* A communicator of one worker: its collectives show what each call costs. */
+static MPI_Comm some;
+
+static double some_allreduce(int rank)
+{
+    enum { COUNT = 1000 };
+    (void)rank;
+    double start = processor_time();
+    for (int i = 0; i < COUNT; i++)
+        MPI_Allreduce(buffer, second, 1, MPI_DOUBLE, MPI_SUM, some);
+    return (processor_time() - start) / COUNT;
+}
+
+static double some_barrier(int rank)
+{
+    enum { COUNT = 10000 };
+    (void)rank;
+    double start = processor_time();
+    for (int i = 0; i < COUNT; i++)
+        MPI_Barrier(some);
+    return (processor_time() - start) / COUNT;
+}
+
+static double some_bcast(int rank)
+{
+    enum { COUNT = 10000 };
+    (void)rank;
+    double start = processor_time();
+    for (int i = 0; i < COUNT; i++)
+        MPI_Bcast(buffer, SMALL, MPI_BYTE, 0, some);
+    return (processor_time() - start) / COUNT;
+}
+
+/* No message has this tag. */
+static double iprobe(int rank)
+{
+    enum { COUNT = 1000 };
+    int flag;
+    MPI_Barrier(MPI_COMM_WORLD);
+    double start = processor_time();
+    for (int i = 0; i < COUNT; i++)
+        MPI_Iprobe(1 - rank, TAG + 1, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
+    return (processor_time() - start) / COUNT;
+}
+
 static double comm_rank(int rank)
 {
     enum { COUNT = 10000 };
@@ -302,6 +367,7 @@ int main(int argc, char **argv)
         {"sendrecv", sendrecv, 0},
         {"halo", halo, 0},
         {"persistent_halo", persistent_halo, 0},
+        {"any_halo", any_halo, 0},
         {"bandwidth", bandwidth, 1},
         {"blocking_bandwidth", blocking_bandwidth, 1},
         {"allreduce", allreduce, 0},
@@ -312,6 +378,10 @@ int main(int argc, char **argv)
         {"self_exchange", self_exchange, 0},
         {"self_wait", self_wait, 0},
         {"self_sendrecv", self_sendrecv, 0},
+        {"some_allreduce", some_allreduce, 0},
+        {"some_barrier", some_barrier, 0},
+        {"some_bcast", some_bcast, 0},
+        {"iprobe", iprobe, 0},
         {"comm_rank", comm_rank, 0},
         {"initialized", initialized, 0},
         {"type_size", type_size, 0},
@@ -323,7 +393,9 @@ int main(int argc, char **argv)
         MPI_Abort(MPI_COMM_WORLD, 1);
     memset(buffer, 0, (size_t)WINDOW * LARGE);
     second = buffer + (size_t)WINDOW / 2 * LARGE;
+    MPI_Comm_dup(MPI_COMM_SELF, &some);
     print_figures(figures, sizeof figures / sizeof figures[0], argc, argv);
+    MPI_Comm_free(&some);
     free(buffer);
     MPI_Finalize();
     return 0;

@@ -28,6 +28,7 @@ class Bench:
         self.programs = pathlib.Path(programs)
         self.layer = pathlib.Path(release) / "libunderstudy.so"
         self.understudy = pathlib.Path(release) / "understudy"
+        self.mpich = root / ".env/mpich/bin/mpiexec"
         self.scratch = pathlib.Path(tempfile.mkdtemp(prefix="understudy-bench-"))
         for path in (self.layer, self.understudy, self.programs / needed):
             if not path.exists():
@@ -38,17 +39,19 @@ class Bench:
     def close(self):
         shutil.rmtree(self.scratch, ignore_errors=True)
 
-    def command(self, program, arguments, layer, ranks=None, events=None, **settings):
+    def command(self, program, arguments, layer, ranks=None, events=None, mpich=False, **settings):
         """Command line of a job; `settings` are variables of understudy without their prefix."""
-        line = [*MPIRUN, "-n", str(ranks or WORKERS + (SPARES if layer else 0))]
+        count = str(ranks or WORKERS + (SPARES if layer else 0))
+        line = [str(self.mpich), "-n", count] if mpich else [*MPIRUN, "-n", count]
         if layer:
             settings = {"SPARES": SPARES, "REQUIRE": 1, **settings}
             if events:
                 settings["EVENTS"] = events
             variables = {"LD_PRELOAD": self.layer, **{f"UNDERSTUDY_{name}": value for name, value in settings.items()}}
             for name, value in variables.items():
-                line += ["-x", f"{name}={value}"]
-        return [*line, str(self.programs / program), *map(str, arguments)]
+                line += ["-env", name, str(value)] if mpich else ["-x", f"{name}={value}"]
+        programs = self.programs / "mpich" if mpich else self.programs
+        return [*line, str(programs / program), *map(str, arguments)]
 
     def run(self, program, *arguments, layer=False, **settings):
         """Runs a job to its end; returns its output as lists of words."""
