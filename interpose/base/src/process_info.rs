@@ -37,6 +37,7 @@ pub fn info() -> &'static BootInfo {
 }
 
 /// Returns the settings.
+#[inline]
 pub fn config() -> &'static Config {
     CONFIG
         .get()

@@ -14,6 +14,7 @@ pub fn objects(rt: &Runtime) -> Ref<'_, Objects> {
 }
 
 /// Borrows the objects to change them.
+#[inline]
 #[track_caller]
 pub fn objects_mut(rt: &Runtime) -> RefMut<'_, Objects> {
     rt.objects.discard_recent_part();

@@ -20,7 +20,7 @@ use crate::static_data::{self, new_phases};
 use crate::{Runtime, recovery};
 use crate::{
     annotations, checkpoint, checkpoint_watchdog, copies, errors, headroom, journal, process_info,
-    world,
+    work_flags, world,
 };
 use std::ffi::c_int;
 use std::time::Instant;
@@ -49,19 +49,29 @@ pub fn finish(rt: &Runtime) -> Result<(), Rewound> {
 /// The entry is a candidate if the communicator spans all workers.
 #[inline]
 pub fn collective(rt: &Runtime, comm: VirtComm) -> Result<(), Rewound> {
-    checkpoint::poll(rt)?;
-    gather_before_cut(rt, comm)?;
-    if comm::spans_all(rt, comm) {
+    let spans_all = comm::spans_all(rt, comm);
+    if work_flags::is_any_set() || work_flags::is_multiple() {
+        await_others(rt, comm, spans_all)?;
+    }
+    if spans_all {
         pass(rt)?;
-    } else {
-        enter_waiting_call(rt)?;
+    } else if process_info::config().anywhere {
         // Only an agreement on a cut at any call needs the number of collectives over some workers.
-        if process_info::config().anywhere {
-            comm::count_collective(rt, comm);
-        }
+        comm::count_collective(rt, comm);
     }
     arch::mark_blocking_wait();
     Ok(())
+}
+
+/// Does the work that must precede a collective: that of a checkpoint or an agreement under way.
+#[cold]
+fn await_others(rt: &Runtime, comm: VirtComm, spans_all: bool) -> Result<(), Rewound> {
+    checkpoint::poll(rt)?;
+    gather_before_cut(rt, comm)?;
+    match spans_all {
+        true => Ok(()),
+        false => enter_waiting_call(rt),
+    }
 }
 
 /// Uncounts a blocking collective that has failed because of its arguments.

@@ -7,7 +7,7 @@
 //! zero only if all members have entered equally many collectives on each communicator (see
 //! [`freed`](super::freed) for an example of such a sum).
 
-use super::comm_entries::{get, get_mut};
+use super::comm_entries::get;
 use crate::Runtime;
 use crate::handles::VirtComm;
 use crate::objects::objects;
@@ -26,15 +26,15 @@ pub fn ring_neighbour(rt: &Runtime, comm: VirtComm) -> Option<(u64, Worker, Work
 /// Counts a blocking collective over some workers, at its entry.
 #[inline]
 pub fn count_collective(rt: &Runtime, comm: VirtComm) {
-    if let Some(mut comm) = get_mut(rt, comm) {
-        comm.collectives += 1;
+    if let Some(comm) = get(rt, comm) {
+        comm.collectives.set(comm.collectives.get() + 1);
     }
 }
 
 /// Reverses [`count_collective`] for a collective that was not carried out.
 pub fn uncount_collective(rt: &Runtime, comm: VirtComm) {
-    if let Some(mut comm) = get_mut(rt, comm) {
-        comm.collectives -= 1;
+    if let Some(comm) = get(rt, comm) {
+        comm.collectives.set(comm.collectives.get() - 1);
     }
 }
 
@@ -48,8 +48,9 @@ pub fn sum_of_collectives(rt: &Runtime, share: impl Fn(u64, [Worker; 2]) -> u64)
         .comms
         .iter()
         .map(|(_, comm)| comm)
-        .filter(|comm| comm.collectives > 0);
-    let shares = entered
-        .map(|comm| share(comm.uid, [me, comm.next_member(me)]).wrapping_mul(comm.collectives));
+        .filter(|comm| comm.collectives.get() > 0);
+    let shares = entered.map(|comm| {
+        share(comm.uid, [me, comm.next_member(me)]).wrapping_mul(comm.collectives.get())
+    });
     shares.fold(0, u64::wrapping_add)
 }

@@ -3,6 +3,7 @@
 use super::spawned_worker::is_spawned;
 use super::topology::Topology;
 use crate::objects::attribute::value::Attributes;
+use std::cell::Cell;
 use understudy_numbers::Worker;
 use understudy_policy::communicator_plan::FirstCollectives;
 
@@ -51,7 +52,7 @@ pub struct Comm {
     /// Number of blocking collectives that this process has entered on this communicator.
     ///
     /// Zero if every worker is a member.
-    pub collectives: u64,
+    pub collectives: Cell<u64>,
     /// Number of changes of control variables before the creation; see `tool::written`.
     pub variable_changes: u64,
     /// [First collectives](super::first_collectives), which MPICH counts on each communicator.
@@ -81,7 +82,7 @@ impl Comm {
             name: None,
             attributes: Vec::new(),
             derived_numbers: 0,
-            collectives: 0,
+            collectives: Cell::new(0),
             first_collectives: Vec::new(),
             ..self
         }

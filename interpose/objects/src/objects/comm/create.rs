@@ -241,7 +241,7 @@ fn describe(
         info,
         collective_over_all,
         derived_numbers: 0,
-        collectives: 0,
+        collectives: 0.into(),
         variable_changes: written::changes(rt),
         first_collectives: Vec::new(),
         session: 0,

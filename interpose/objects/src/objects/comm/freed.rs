@@ -219,7 +219,7 @@ mod tests {
             info: Vec::new(),
             collective_over_all: false,
             derived_numbers: 0,
-            collectives: 0,
+            collectives: 0.into(),
             variable_changes: 0,
             first_collectives: Vec::new(),
             session: 0,

@@ -31,7 +31,7 @@ pub fn init(rt: &Runtime, world: RealComm, workers: u32, me: Worker) -> mpi::Res
         attributes: Vec::new(),
         info: Vec::new(),
         derived_numbers: 0,
-        collectives: 0,
+        collectives: 0.into(),
         variable_changes: 0,
         first_collectives: Vec::new(),
         session: 0,
