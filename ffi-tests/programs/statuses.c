@@ -170,6 +170,21 @@ static void of_many(void)
     meet();
 }
 
+/* A request fails, whatever error its status had before. */
+static void of_a_failure_after_others(void)
+{
+    int sent[2] = {1, 2}, value, class;
+    for (int before = 0; before < 64; before++) {
+        MPI_Request request;
+        MPI_Irecv(&value, 1, MPI_INT, rank, 11, MPI_COMM_WORLD, &request);
+        MPI_Send(sent, 2, MPI_INT, rank, 11, MPI_COMM_WORLD);
+        statuses[0].MPI_ERROR = before;
+        MPI_Waitall(1, &request, statuses);
+        MPI_Error_class(statuses[0].MPI_ERROR, &class);
+        CHECK(class == MPI_ERR_TRUNCATE);
+    }
+}
+
 /* One of several requests fails. */
 static void of_failures(void)
 {
@@ -215,6 +230,7 @@ static void content(void)
     meet();
     of_many();
     of_failures();
+    of_a_failure_after_others();
 }
 
 int main(int argc, char **argv)

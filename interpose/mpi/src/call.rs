@@ -199,14 +199,19 @@ pub struct Callback {
 impl Callback {
     /// Returns the guard; must be called at the beginning of the callback.
     #[allow(clippy::new_without_default)]
+    #[inline]
     pub fn new() -> Callback {
-        Callback {
-            frame: FRAME.swap(0, Ordering::Relaxed),
-        }
+        let frame = FRAME.load(Ordering::Relaxed);
+        // An exchange would be an atomic instruction. It is not needed: only the thread that calls
+        // the library, and its handler of `INTERRUPT`, use the variable. The handler either writes
+        // nothing or does not return to this code.
+        FRAME.store(0, Ordering::Relaxed);
+        Callback { frame }
     }
 }
 
 impl Drop for Callback {
+    #[inline]
     fn drop(&mut self) {
         FRAME.store(self.frame, Ordering::Relaxed);
         let inside = if self.frame == 0 {

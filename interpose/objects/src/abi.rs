@@ -42,8 +42,8 @@ pub fn connect(rt: &Runtime) {
     let mut predefined = PredefinedHandles {
         inward: [const { None }; KINDS].map(|_: Option<()>| HashMap::new()),
         outward: vec![0; DATA_SYMBOLS.len()],
-        null: [0; KINDS],
     };
+    let mut created = [CREATED; KINDS];
     for handle in abi.handles {
         let name = handle.symbol.to_str().unwrap_or_default();
         let Some(index) = handles::symbol_index(name) else {
@@ -55,9 +55,11 @@ pub fn connect(rt: &Runtime) {
             .or_insert(address);
         predefined.outward[index] = handle.value;
         if name.ends_with("_null") {
-            predefined.null[handle.kind as usize] = handle.value;
+            created[handle.kind as usize] |= handle.value as u32;
         }
     }
+    let cells = rt.foreign.created.iter().zip(created);
+    cells.for_each(|(cell, handle)| cell.set(handle));
     *rt.foreign.predefined.borrow_mut() = Some(predefined);
 }
 
@@ -72,48 +74,48 @@ pub fn inward(rt: &Runtime, abi: &Abi, kind: HandleKind, handle: u64) -> u64 {
     } else {
         handle
     };
-    let recent = rt.foreign.recent.borrow()[kind as usize];
+    // Created handles are examined first: programs use new requests all the time.
+    if abi.width(kind) == 8 && handle >= FIRST_POINTER {
+        return handle;
+    }
+    let created = rt.foreign.created[kind as usize].get();
+    if abi.width(kind) == 4 && handle as u32 & !INDEX == created {
+        return handles::virtual_handle(kind, handle as u32 & INDEX) as u64;
+    }
+    let recent = rt.foreign.recent[kind as usize].get();
     if recent.program_handle == handle && recent.virtual_handle != 0 {
         recent.virtual_handle
     } else {
-        find_virtual_handle(rt, abi, kind, handle)
+        find_predefined(rt, kind, handle)
     }
 }
 
 #[inline(never)]
-fn find_virtual_handle(rt: &Runtime, abi: &Abi, kind: HandleKind, handle: u64) -> u64 {
+fn find_predefined(rt: &Runtime, kind: HandleKind, handle: u64) -> u64 {
     let predefined = rt.foreign.predefined.borrow();
     let Some(predefined) = predefined.as_ref() else {
         return 0;
     };
-    let created = CREATED | predefined.null[kind as usize] as u32;
-    // Created handles are examined first: programs use new requests all the time.
-    let virtual_handle = if abi.width(kind) == 8 && handle >= FIRST_POINTER {
-        handle
-    } else if abi.width(kind) == 4 && handle as u32 & !INDEX == created {
-        handles::virtual_handle(kind, handle as u32 & INDEX) as u64
-    } else {
-        let predefined = &predefined.inward[kind as usize];
-        predefined.get(&handle).copied().unwrap_or_default()
-    };
-    rt.foreign.recent.borrow_mut()[kind as usize] = RecentTranslation {
+    let predefined = &predefined.inward[kind as usize];
+    let virtual_handle = predefined.get(&handle).copied().unwrap_or_default();
+    rt.foreign.recent[kind as usize].set(RecentTranslation {
         program_handle: handle,
         virtual_handle,
-    };
+    });
     virtual_handle
 }
 
 /// Returns the program's handle of a virtual handle; zero if `handle` denotes no object.
+#[inline]
 pub fn outward(rt: &Runtime, abi: &Abi, kind: HandleKind, handle: u64) -> u64 {
-    let predefined = rt.foreign.predefined.borrow();
-    let Some(predefined) = predefined.as_ref() else {
-        return 0;
-    };
     match denoted_object(handle as *mut c_void) {
-        DenotedObject::Predefined(index) => predefined.outward[index],
+        DenotedObject::Predefined(index) => {
+            let predefined = rt.foreign.predefined.borrow();
+            predefined.as_ref().map_or(0, |all| all.outward[index])
+        }
         DenotedObject::Created(_) if abi.width(kind) == 8 => handle,
         DenotedObject::Created(index) => {
-            u64::from(CREATED | predefined.null[kind as usize] as u32 | (index & INDEX))
+            u64::from(rt.foreign.created[kind as usize].get() | (index & INDEX))
         }
         DenotedObject::Nothing => 0,
     }

@@ -87,6 +87,17 @@ fn direction(parameter: &Parameter) -> &'static str {
     }
 }
 
+/// Number of elements of an array that need no memory on the heap.
+const INLINE_ELEMENTS: &str = "64";
+
+/// Returns the number of elements that need no memory on the heap, for this expression of a length.
+fn inline_elements(length: &str) -> &str {
+    match length {
+        "1" => length,
+        _ => INLINE_ELEMENTS,
+    }
+}
+
 /// Translation of an argument.
 enum ArgumentTranslation {
     /// Argument that is equal in all ABIs.
@@ -97,7 +108,11 @@ enum ArgumentTranslation {
     ///
     /// The expression creates the object that contains the elements, and that converts the results
     /// after the call.
-    Object(String),
+    Object {
+        expression: String,
+        /// True if the callee may use the elements after its return.
+        is_kept: bool,
+    },
 }
 
 fn translation(procedure: &Procedure, parameter: &Parameter) -> ArgumentTranslation {
@@ -112,17 +127,15 @@ fn translation(procedure: &Procedure, parameter: &Parameter) -> ArgumentTranslat
     // The library may read the arrays of such a call after its return.
     let is_kept = procedure.has(Flag::Nonblocking) || procedure.has(Flag::Persistent);
     if let Some(handle) = pointee(parameter) {
-        let keep = if is_kept && parameter.direction == Direction::In {
-            ".kept()"
-        } else {
-            ""
+        let (length, direction) = (length(procedure, parameter), direction(parameter));
+        return ArgumentTranslation::Object {
+            expression: format!(
+                "Handles::<E, {}>::new(HandleKind::{}, {name}, {length}, {direction})",
+                inline_elements(&length),
+                handle.name()
+            ),
+            is_kept: is_kept && parameter.direction == Direction::In,
         };
-        return ArgumentTranslation::Object(format!(
-            "Handles::<E>::new(HandleKind::{}, {name}, {}, {}){keep}",
-            handle.name(),
-            length(procedure, parameter),
-            direction(parameter)
-        ));
     }
     match parameter.kind {
         ParamKind::Status | ParamKind::StatusArray => {
@@ -132,9 +145,13 @@ fn translation(procedure: &Procedure, parameter: &Parameter) -> ArgumentTranslat
                 "Statuses"
             };
             let (length, direction) = (length(procedure, parameter), direction(parameter));
-            ArgumentTranslation::Object(format!(
-                "Statuses::<E>::new(Pointer::{pointer}, {name}, {length}, {direction})"
-            ))
+            ArgumentTranslation::Object {
+                expression: format!(
+                    "Statuses::<E, {}>::new(Pointer::{pointer}, {name}, {length}, {direction})",
+                    inline_elements(&length)
+                ),
+                is_kept: false,
+            }
         }
         ParamKind::BufIn | ParamKind::BufOut | ParamKind::BufInOut => {
             ArgumentTranslation::Value(format!("pointer::<E>(Pointer::Buffer, {name})"))
@@ -150,10 +167,13 @@ fn translation(procedure: &Procedure, parameter: &Parameter) -> ArgumentTranslat
             None => ArgumentTranslation::None,
             Some(domain) if is_pointer => {
                 let (length, direction) = (length(procedure, parameter), direction(parameter));
-                let keep = if is_kept { ".kept()" } else { "" };
-                ArgumentTranslation::Object(format!(
-                    "Integers::<E>::new(Domain::{domain}, {name}, {length}, {direction}){keep}"
-                ))
+                ArgumentTranslation::Object {
+                    expression: format!(
+                        "Integers::<E, {}>::new(Domain::{domain}, {name}, {length}, {direction})",
+                        inline_elements(&length)
+                    ),
+                    is_kept,
+                }
             }
             Some(domain) => {
                 ArgumentTranslation::Value(format!("value::<E>(Domain::{domain}, {name})"))
@@ -247,12 +267,20 @@ fn function(out: &mut String, table: &Table, slot: usize, procedure: &Procedure)
         }
     }
     for (parameter, translation) in &translations {
-        if let ArgumentTranslation::Object(expression) = translation {
+        if let ArgumentTranslation::Object {
+            expression,
+            is_kept,
+        } = translation
+        {
+            let name = identifier(parameter);
             let _ = writeln!(
                 out,
-                "            let mut v_{} = {expression};",
-                identifier(parameter)
+                "            let mut v_{name} = {expression};\n            \
+                 v_{name}.convert_arguments();"
             );
+            if *is_kept {
+                let _ = writeln!(out, "            v_{name}.keep();");
+            }
         }
     }
     let arguments: Vec<String> = translations
@@ -260,7 +288,7 @@ fn function(out: &mut String, table: &Table, slot: usize, procedure: &Procedure)
         .map(|(parameter, translation)| match translation {
             ArgumentTranslation::None => identifier(parameter),
             ArgumentTranslation::Value(_) => format!("v_{}", identifier(parameter)),
-            ArgumentTranslation::Object(_) => {
+            ArgumentTranslation::Object { .. } => {
                 format!("v_{}.callee_pointer()", identifier(parameter))
             }
         })
@@ -283,7 +311,7 @@ fn function(out: &mut String, table: &Table, slot: usize, procedure: &Procedure)
         }
         out.push_str("            let _ = is_success;\n");
         for (parameter, translation) in &translations {
-            if matches!(translation, ArgumentTranslation::Object(_))
+            if matches!(translation, ArgumentTranslation::Object { .. })
                 && parameter.direction != Direction::In
             {
                 let _ = writeln!(

@@ -219,6 +219,7 @@ pub fn is_departing() -> bool {
 }
 
 /// True if the frame was rewound: the current handler must return, with any value.
+#[inline]
 pub fn is_rewound() -> bool {
     AFTER_HANDLER.load(Ordering::Relaxed) & EXECUTE != 0
 }

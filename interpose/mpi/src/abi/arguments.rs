@@ -9,6 +9,7 @@ use super::foreign_abi::{ConstantValue, Domain, HANDLE, Pointer};
 use crate::real_types::{HandleKind, Status};
 use std::ffi::c_int;
 use std::marker::PhantomData;
+use std::mem::{MaybeUninit, offset_of};
 
 /// Direction in which the values of an argument are passed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,7 +37,9 @@ pub(super) unsafe fn sum_of(array: *const u8, length: usize) -> usize {
     (0..length).map(|index| number(element(index))).sum()
 }
 
-fn to_callee<E: Edge>(domain: Domain, value: c_int) -> c_int {
+/// Converts an integer for the callee.
+#[inline]
+pub fn value<E: Edge>(domain: Domain, value: c_int) -> c_int {
     match (domain, E::INWARD) {
         (Domain::ErrorCode, _) => E::error_for_callee(value),
         (_, true) => E::abi().canonical(domain, value),
@@ -44,22 +47,12 @@ fn to_callee<E: Edge>(domain: Domain, value: c_int) -> c_int {
     }
 }
 
+#[inline]
 pub(super) fn to_caller<E: Edge>(domain: Domain, value: c_int) -> c_int {
     match (domain, E::INWARD) {
         (Domain::ErrorCode, _) => E::error_for_caller(value),
         (_, true) => E::abi().foreign(domain, value),
         (_, false) => E::abi().canonical(domain, value),
-    }
-}
-
-/// Converts an integer for the callee.
-///
-/// Ranks and tags of zero or more are no constants, and are therefore not converted.
-#[inline]
-pub fn value<E: Edge>(domain: Domain, value: c_int) -> c_int {
-    match domain {
-        Domain::Rank | Domain::Tag if value >= 0 => value,
-        _ => to_callee::<E>(domain, value),
     }
 }
 
@@ -92,41 +85,38 @@ pub fn pointer<E: Edge>(kind: Pointer, pointer: *mut u8) -> *mut u8 {
     pointer
 }
 
-/// Memory for the callee's elements.
-///
-/// Up to `INLINE` elements are in this structure, more on the heap.
+/// Memory for the callee's elements: in this structure for up to `INLINE` elements, else on the heap.
 struct CalleeMemory<T, const INLINE: usize> {
-    inline: [T; INLINE],
-    on_heap: Vec<T>,
+    inline: [MaybeUninit<T>; INLINE],
+    on_heap: Option<Box<[MaybeUninit<T>]>>,
     /// True if the elements are never freed, because the callee may use them later.
     is_kept: bool,
 }
 
 impl<T, const INLINE: usize> Drop for CalleeMemory<T, INLINE> {
+    #[inline]
     fn drop(&mut self) {
         if self.is_kept {
-            std::mem::take(&mut self.on_heap).leak();
+            self.on_heap.take().map(Box::leak);
         }
     }
 }
 
 impl<T: Copy, const INLINE: usize> CalleeMemory<T, INLINE> {
-    fn new(empty: T, length: usize) -> CalleeMemory<T, INLINE> {
+    /// Returns memory for `length` elements, which are not initialised.
+    #[inline]
+    fn new(length: usize) -> CalleeMemory<T, INLINE> {
         CalleeMemory {
-            inline: [empty; INLINE],
-            on_heap: if length > INLINE {
-                vec![empty; length]
-            } else {
-                Vec::new()
-            },
+            inline: [const { MaybeUninit::uninit() }; INLINE],
+            on_heap: (length > INLINE).then(|| Box::new_uninit_slice(length)),
             is_kept: false,
         }
     }
 
-    /// Moves the elements to the heap, where they are never freed.
-    fn keep(&mut self) {
-        if self.on_heap.is_empty() {
-            self.on_heap = self.inline.to_vec();
+    /// Moves the `length` elements to the heap, where they are never freed.
+    fn keep(&mut self, length: usize) {
+        if self.on_heap.is_none() {
+            self.on_heap = Some(self.inline[..length].into());
         }
         self.is_kept = true;
     }
@@ -134,26 +124,30 @@ impl<T: Copy, const INLINE: usize> CalleeMemory<T, INLINE> {
     /// Returns the address of the elements.
     ///
     /// The address is valid until this value is moved or kept.
+    #[inline]
     fn as_mut_ptr(&mut self) -> *mut T {
-        if self.on_heap.is_empty() {
-            self.inline.as_mut_ptr()
-        } else {
-            self.on_heap.as_mut_ptr()
+        match &mut self.on_heap {
+            None => self.inline.as_mut_ptr().cast(),
+            Some(elements) => elements.as_mut_ptr().cast(),
         }
     }
 }
 
-/// Handles that an argument points to.
-pub struct Handles<E: Edge> {
+/// Handles that an argument points to; at most `INLINE` need no memory on the heap.
+pub struct Handles<E: Edge, const INLINE: usize> {
     kind: HandleKind,
     caller: *mut u8,
     length: usize,
     direction: Direction,
-    memory: CalleeMemory<u64, 8>,
+    memory: CalleeMemory<u64, INLINE>,
+    /// Handles as they were passed to the callee that may change them, so that only changed handles
+    /// are converted back.
+    passed: CalleeMemory<u64, INLINE>,
     edge: PhantomData<E>,
 }
 
 /// Reads a handle of `width` bytes.
+#[inline]
 pub(super) unsafe fn read(address: *const u8, width: usize) -> u64 {
     // SAFETY: every caller passes the address of a handle of this width.
     unsafe {
@@ -165,6 +159,7 @@ pub(super) unsafe fn read(address: *const u8, width: usize) -> u64 {
 }
 
 /// Writes a handle of `width` bytes.
+#[inline]
 unsafe fn write(address: *mut u8, width: usize, handle: u64) {
     // SAFETY: every caller passes an address with space for a handle of this width.
     unsafe {
@@ -175,8 +170,9 @@ unsafe fn write(address: *mut u8, width: usize, handle: u64) {
     }
 }
 
-impl<E: Edge> Handles<E> {
+impl<E: Edge, const INLINE: usize> Handles<E, INLINE> {
     /// Returns the sizes in bytes of the caller's and of the callee's handles.
+    #[inline]
     fn widths(kind: HandleKind) -> (usize, usize) {
         let foreign = E::abi().width(kind);
         if E::INWARD {
@@ -186,54 +182,61 @@ impl<E: Edge> Handles<E> {
         }
     }
 
-    /// Converts handles of the caller.
+    /// Returns the argument, without converted handles yet.
     ///
-    /// # Safety
-    /// `caller` must point to `length` handles, or memory for them, or be null.
-    pub unsafe fn new(
-        kind: HandleKind,
-        caller: *mut u8,
-        length: usize,
-        direction: Direction,
-    ) -> Handles<E> {
+    /// `caller` points to `length` handles, or memory for them, or is null.
+    #[inline(always)]
+    pub fn new(kind: HandleKind, caller: *mut u8, length: usize, direction: Direction) -> Self {
         let length = if caller.is_null() { 0 } else { length };
-        let mut handles = Handles {
+        let is_compared = E::INWARD && direction == Direction::InOut;
+        Handles {
             kind,
             caller,
             length,
             direction,
-            memory: CalleeMemory::new(0, length),
+            memory: CalleeMemory::new(length),
+            passed: CalleeMemory::new(if is_compared { length } else { 0 }),
             edge: PhantomData,
-        };
-        let (from, to) = Self::widths(kind);
-        let memory = handles.memory.as_mut_ptr().cast::<u8>();
-        // If the runtime is the callee, the memory of handles that the callee only writes stays
-        // zero, since the caller's values may be no handles and could not be converted. If the
-        // library is the callee, handles are not converted, and this memory receives the caller's
-        // values.
-        if direction != Direction::Out || !E::INWARD {
-            for index in 0..length {
-                // SAFETY: the caller guarantees that `caller`, unless null, points to `length`
-                // handles; the memory is large enough for either width.
-                unsafe {
-                    write(
-                        memory.add(index * to),
-                        to,
-                        E::handle(kind, read(caller.add(index * from), from)),
-                    )
-                };
-            }
         }
-        handles
     }
 
-    /// Keeps the memory, since the callee may use it after its return.
-    pub fn kept(mut self) -> Handles<E> {
-        self.memory.keep();
-        self
+    /// Converts the handles of the caller.
+    ///
+    /// # Safety
+    /// The caller's pointer must be as described at [`Handles::new`].
+    #[inline]
+    pub unsafe fn convert_arguments(&mut self) {
+        let (from, to) = Self::widths(self.kind);
+        let memory = self.memory.as_mut_ptr().cast::<u8>();
+        let passed = self.passed.as_mut_ptr();
+        let is_compared = E::INWARD && self.direction == Direction::InOut;
+        // If the runtime is the callee, the memory of handles that the callee only writes is zero,
+        // since the caller's values may be no handles and could not be converted. If the library is
+        // the callee, handles are not converted, and this memory receives the caller's values.
+        let is_converted = self.direction != Direction::Out || !E::INWARD;
+        for index in 0..self.length {
+            // SAFETY: the caller guarantees that its pointer, unless null, points to `length`
+            // handles; the memory is large enough for either width.
+            unsafe {
+                let handle = match is_converted {
+                    true => E::handle(self.kind, read(self.caller.add(index * from), from)),
+                    false => 0,
+                };
+                write(memory.add(index * to), to, handle);
+                if is_compared {
+                    passed.add(index).write(handle);
+                }
+            }
+        }
+    }
+
+    /// Keeps the converted handles, since the callee may use them after its return.
+    pub fn keep(&mut self) {
+        self.memory.keep(self.length);
     }
 
     /// Returns the address of the handles for the callee.
+    #[inline]
     pub fn callee_pointer(&mut self) -> *mut u8 {
         if self.caller.is_null() {
             self.caller
@@ -246,6 +249,7 @@ impl<E: Edge> Handles<E> {
     ///
     /// # Safety
     /// The requirements of [`Handles::new`] apply.
+    #[inline]
     pub unsafe fn convert_results(&mut self, is_success: bool) {
         if self.direction == Direction::Out && !is_success && !E::INWARD {
             return;
@@ -254,13 +258,16 @@ impl<E: Edge> Handles<E> {
         // handler that finds no message writes no handle: the memory is then still zero, which is
         // not a handle, and the caller's value stays.
         let may_be_unwritten = self.direction == Direction::Out && E::INWARD;
+        let is_compared = self.direction == Direction::InOut && E::INWARD;
         let (from, to) = Self::widths(self.kind);
         let memory = self.memory.as_mut_ptr().cast::<u8>();
+        let passed = self.passed.as_mut_ptr();
         for index in 0..self.length {
             // SAFETY: the caller guarantees that `self.caller` points to `length` handles.
             unsafe {
                 let handle = read(memory.add(index * to), to);
-                if handle != 0 || !may_be_unwritten {
+                let is_unchanged = is_compared && handle == passed.add(index).read();
+                if !is_unchanged && (handle != 0 || !may_be_unwritten) {
                     let handle = E::handle_back(self.kind, handle);
                     write(self.caller.add(index * from), from, handle);
                 }
@@ -269,50 +276,55 @@ impl<E: Edge> Handles<E> {
     }
 }
 
-/// Integers that an argument points to.
-pub struct Integers<E: Edge> {
+/// Integers that an argument points to; at most `INLINE` need no memory on the heap.
+pub struct Integers<E: Edge, const INLINE: usize> {
     domain: Domain,
     caller: *mut u8,
     length: usize,
-    memory: CalleeMemory<c_int, 16>,
+    memory: CalleeMemory<c_int, INLINE>,
     edge: PhantomData<E>,
 }
 
-impl<E: Edge> Integers<E> {
-    /// Converts integers of the caller.
+impl<E: Edge, const INLINE: usize> Integers<E, INLINE> {
+    /// Returns the argument, without converted integers yet.
     ///
-    /// # Safety
-    /// `caller` must point to `length` integers, or memory for them, or be null.
-    pub unsafe fn new(domain: Domain, caller: *mut u8, length: usize, _: Direction) -> Integers<E> {
+    /// `caller` points to `length` integers, or memory for them, or is null.
+    #[inline(always)]
+    pub fn new(domain: Domain, caller: *mut u8, length: usize, _: Direction) -> Self {
         let length = if caller.is_null() { 0 } else { length };
-        let mut integers = Integers {
+        Integers {
             domain,
             caller,
             length,
-            memory: CalleeMemory::new(0, length),
+            memory: CalleeMemory::new(length),
             edge: PhantomData,
-        };
-        let memory = integers.memory.as_mut_ptr();
-        for index in 0..length {
-            // SAFETY: the caller guarantees that `caller`, unless null, points to `length`
-            // integers. Integers that the callee does not write keep their present values.
-            unsafe {
-                memory.add(index).write(to_callee::<E>(
-                    domain,
-                    caller.cast::<c_int>().add(index).read_unaligned(),
-                ))
-            };
         }
-        integers
     }
 
-    /// Keeps the memory, since the callee may use it after its return.
-    pub fn kept(mut self) -> Integers<E> {
-        self.memory.keep();
-        self
+    /// Converts the integers of the caller.
+    ///
+    /// # Safety
+    /// The caller's pointer must be as described at [`Integers::new`].
+    #[inline]
+    pub unsafe fn convert_arguments(&mut self) {
+        let memory = self.memory.as_mut_ptr();
+        for index in 0..self.length {
+            // SAFETY: the caller guarantees that its pointer, unless null, points to `length`
+            // integers. Integers that the callee does not write keep their present values.
+            unsafe {
+                let integer = self.caller.cast::<c_int>().add(index).read_unaligned();
+                memory.add(index).write(value::<E>(self.domain, integer));
+            }
+        }
+    }
+
+    /// Keeps the converted integers, since the callee may use them after its return.
+    pub fn keep(&mut self) {
+        self.memory.keep(self.length);
     }
 
     /// Returns the address of the integers for the callee.
+    #[inline]
     pub fn callee_pointer(&mut self) -> *mut u8 {
         if self.caller.is_null() {
             self.caller
@@ -325,6 +337,7 @@ impl<E: Edge> Integers<E> {
     ///
     /// # Safety
     /// The requirements of [`Integers::new`] apply.
+    #[inline]
     pub unsafe fn convert_results(&mut self, is_success: bool) {
         let memory = self.memory.as_mut_ptr();
         for index in (0..self.length).filter(|_| is_success) {
@@ -339,18 +352,24 @@ impl<E: Edge> Integers<E> {
     }
 }
 
+/// Source or error of a status that the callee has not written; no library has such a value.
+const UNWRITTEN: c_int = c_int::MIN;
+
 /// Statuses that an argument points to, or the constant for ignored statuses.
-pub struct Statuses<E: Edge> {
+///
+/// At most `INLINE` statuses need no memory on the heap.
+pub struct Statuses<E: Edge, const INLINE: usize> {
     caller: *mut u8,
     /// Pointer that is passed instead of statuses.
     constant: Option<*mut u8>,
     length: usize,
+    direction: Direction,
     /// Statuses of 32 bytes, the largest of all ABIs.
-    memory: CalleeMemory<[u64; 4], 4>,
+    memory: CalleeMemory<[u64; 4], INLINE>,
     edge: PhantomData<E>,
 }
 
-impl<E: Edge> Statuses<E> {
+impl<E: Edge, const INLINE: usize> Statuses<E, INLINE> {
     /// Returns the sizes in bytes of the caller's and of the callee's statuses.
     fn sizes() -> (usize, usize) {
         let foreign = E::abi().status.size;
@@ -361,6 +380,7 @@ impl<E: Edge> Statuses<E> {
         }
     }
 
+    #[inline]
     unsafe fn read(is_foreign: bool, address: *const u8) -> Status {
         // SAFETY: every caller passes the address of a status of this ABI.
         unsafe {
@@ -372,6 +392,7 @@ impl<E: Edge> Statuses<E> {
         }
     }
 
+    #[inline]
     unsafe fn write(is_foreign: bool, address: *mut u8, status: &Status) {
         // SAFETY: every caller passes an address with space for a status of this ABI.
         unsafe {
@@ -383,40 +404,82 @@ impl<E: Edge> Statuses<E> {
         }
     }
 
-    /// Converts statuses of the caller.
+    /// Returns the offsets of source and error in a status of the callee.
+    #[inline]
+    fn offsets() -> [usize; 2] {
+        let layout = &E::abi().status;
+        match E::INWARD {
+            true => [offset_of!(Status, source), offset_of!(Status, error)],
+            false => [layout.source, layout.error],
+        }
+    }
+
+    /// Prepares a status that the callee may write.
+    #[inline]
+    unsafe fn mark_unwritten(address: *mut u8) {
+        // SAFETY: the caller passes the address of memory for a status of the callee.
+        unsafe {
+            address.cast::<[u64; 4]>().write_unaligned([0; 4]);
+            for offset in Self::offsets() {
+                address
+                    .add(offset)
+                    .cast::<c_int>()
+                    .write_unaligned(UNWRITTEN);
+            }
+        }
+    }
+
+    /// Returns source and error of a status of the callee, which are not converted.
+    #[inline]
+    unsafe fn raw_source_and_error(address: *const u8) -> [c_int; 2] {
+        // SAFETY: the caller passes the address of a status of the callee.
+        Self::offsets()
+            .map(|offset| unsafe { address.add(offset).cast::<c_int>().read_unaligned() })
+    }
+
+    /// Returns the argument, without converted statuses yet.
     ///
-    /// # Safety
-    /// `caller` must point to `length` statuses, or memory for them, or be the constant.
-    pub unsafe fn new(kind: Pointer, caller: *mut u8, length: usize, _: Direction) -> Statuses<E> {
+    /// `caller` points to `length` statuses, or memory for them, or is the constant.
+    #[inline(always)]
+    pub fn new(kind: Pointer, caller: *mut u8, length: usize, direction: Direction) -> Self {
         let converted = pointer::<E>(kind, caller);
         let is_constant = caller.is_null() || converted != caller;
         let length = if is_constant { 0 } else { length };
-        let constant = is_constant.then_some(converted);
-        let mut statuses = Statuses {
+        Statuses {
             caller,
-            constant,
+            constant: is_constant.then_some(converted),
             length,
-            memory: CalleeMemory::new([0; 4], length),
+            direction,
+            memory: CalleeMemory::new(length),
             edge: PhantomData,
-        };
-        let (from, to) = Self::sizes();
-        let memory = statuses.memory.as_mut_ptr().cast::<u8>();
-        for index in 0..length {
-            // SAFETY: the caller guarantees that `caller`, unless the constant, points to `length`
-            // statuses; the memory is large enough for either ABI. Members that the callee does
-            // not write, above all the error, keep their present values.
-            unsafe {
-                Self::write(
-                    !E::INWARD,
-                    memory.add(index * to),
-                    &Self::read(E::INWARD, caller.add(index * from)),
-                )
-            };
         }
-        statuses
+    }
+
+    /// Converts the statuses of the caller.
+    ///
+    /// # Safety
+    /// The caller's pointer must be as described at [`Statuses::new`].
+    #[inline]
+    pub unsafe fn convert_arguments(&mut self) {
+        let (from, to) = Self::sizes();
+        let memory = self.memory.as_mut_ptr().cast::<u8>();
+        for index in 0..self.length {
+            // SAFETY: the caller guarantees that its pointer, unless the constant, points to
+            // `length` statuses; the memory is large enough for either ABI.
+            unsafe {
+                let address = memory.add(index * to);
+                if self.direction == Direction::Out {
+                    Self::mark_unwritten(address);
+                } else {
+                    let status = Self::read(E::INWARD, self.caller.add(index * from));
+                    Self::write(!E::INWARD, address, &status);
+                }
+            }
+        }
     }
 
     /// Returns the address of the statuses for the callee.
+    #[inline]
     pub fn callee_pointer(&mut self) -> *mut u8 {
         match self.constant {
             Some(constant) => constant,
@@ -426,24 +489,34 @@ impl<E: Edge> Statuses<E> {
 
     /// Converts the statuses for the caller after the call.
     ///
+    /// Members that the callee has not written keep the caller's values.
+    ///
     /// # Safety
     /// The requirements of [`Statuses::new`] apply.
+    #[inline]
     pub unsafe fn convert_results(&mut self, _: bool) {
         let (from, to) = Self::sizes();
         let memory = self.memory.as_mut_ptr().cast::<u8>();
         for index in 0..self.length {
             // SAFETY: the caller guarantees that `self.caller` points to `length` statuses.
             unsafe {
-                let address = self.caller.add(index * from);
-                let (previous, mut status) = (
-                    Self::read(E::INWARD, address),
-                    Self::read(!E::INWARD, memory.add(index * to)),
-                );
-                // An error that the callee has not written is still the caller's code, which needs
-                // no conversion.
-                if status.error != previous.error {
-                    status.error = E::error_for_caller(status.error);
+                let (address, results) = (self.caller.add(index * from), memory.add(index * to));
+                let [source, error] = Self::raw_source_and_error(results);
+                if self.direction == Direction::Out && [source, error] == [UNWRITTEN; 2] {
+                    continue;
                 }
+                let previous = Self::read(E::INWARD, address);
+                let mut status = match source {
+                    UNWRITTEN => previous,
+                    _ => Self::read(!E::INWARD, results),
+                };
+                // An error that the callee has not written is the caller's code, which needs no
+                // conversion.
+                status.error = match error {
+                    UNWRITTEN => previous.error,
+                    _ if error == previous.error && self.direction != Direction::Out => error,
+                    _ => E::error_for_caller(error),
+                };
                 Self::write(E::INWARD, address, &status);
             }
         }

@@ -66,6 +66,7 @@ pub struct Abi {
 
 impl Abi {
     /// Returns the size of a handle in bytes; file handles are pointers in all ABIs.
+    #[inline]
     pub fn width(&self, kind: HandleKind) -> usize {
         if kind == HandleKind::File {
             HANDLE
@@ -75,7 +76,15 @@ impl Abi {
     }
 
     /// Converts an integer of Open MPI to this ABI.
+    #[inline]
     pub fn foreign(&self, domain: Domain, value: c_int) -> c_int {
+        match is_equal_in_all(domain, value) {
+            true => value,
+            false => self.find_foreign(domain, value),
+        }
+    }
+
+    fn find_foreign(&self, domain: Domain, value: c_int) -> c_int {
         let pairs = self.values[domain as usize];
         if matches!(domain, Domain::Assert | Domain::FileMode) {
             return convert_bits(pairs.iter().copied(), value);
@@ -97,7 +106,15 @@ impl Abi {
     }
 
     /// Converts an integer of this ABI to Open MPI.
+    #[inline]
     pub fn canonical(&self, domain: Domain, value: c_int) -> c_int {
+        match is_equal_in_all(domain, value) {
+            true => value,
+            false => self.find_canonical(domain, value),
+        }
+    }
+
+    fn find_canonical(&self, domain: Domain, value: c_int) -> c_int {
         let pairs = self.values[domain as usize];
         if matches!(domain, Domain::Assert | Domain::FileMode) {
             return convert_bits(
@@ -119,6 +136,7 @@ impl Abi {
     ///
     /// # Safety
     /// `address` must point to a status of this ABI.
+    #[inline]
     pub unsafe fn read_status(&self, address: *const u8) -> Status {
         let layout = &self.status;
         // SAFETY: the offset is within the status, for which the caller guarantees memory.
@@ -137,6 +155,7 @@ impl Abi {
     ///
     /// # Safety
     /// The requirements of [`Abi::read_status`] apply.
+    #[inline]
     pub unsafe fn write_status(&self, address: *mut u8, status: &Status) {
         let layout = &self.status;
         let bytes = status.bytes as u64;
@@ -158,6 +177,14 @@ impl Abi {
             unsafe { address.add(offset).cast::<u32>().write_unaligned(word) };
         }
     }
+}
+
+/// True if an integer is no constant, and therefore equal in all ABIs.
+///
+/// The constants among ranks and tags are negative.
+#[inline]
+fn is_equal_in_all(domain: Domain, value: c_int) -> bool {
+    matches!(domain, Domain::Rank | Domain::Tag) && value >= 0
 }
 
 /// Converts the bits of a value one by one; bits without a pair are dropped.

@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 static ABI: OnceLock<Option<&'static Abi>> = OnceLock::new();
 
 /// Returns the ABI of the library, or `None` for Open MPI's.
+#[inline]
 pub fn foreign_abi() -> Option<&'static Abi> {
     ABI.get().copied().flatten()
 }
@@ -108,6 +109,7 @@ impl Edge for LibraryEdge {
     /// The runtime's call can be abandoned inside the library, but not inside the edge.
     type Guard = Callback;
 
+    #[inline]
     fn abi() -> &'static Abi {
         foreign_abi().expect("the library has another ABI")
     }
@@ -139,10 +141,12 @@ impl Edge for LibraryEdge {
         code == call::ABANDONED && call::is_over()
     }
 
+    #[inline]
     fn guard() -> Callback {
         Callback::new()
     }
 
+    #[inline]
     fn callee(slot: usize) -> *const () {
         FOREIGN_CALLS[slot] as *const ()
     }

@@ -35,12 +35,13 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_errorclass = Integers::<E>::new(
+            let mut v_errorclass = Integers::<E, 1>::new(
                 Domain::ErrorCode,
                 errorclass,
                 1,
                 Direction::Out
             );
+            v_errorclass.convert_arguments();
             let callee: unsafe extern "C" fn(*mut u8) -> c_int = core::mem::transmute(E::callee(1));
             let result = callee(v_errorclass.callee_pointer());
             if E::is_void(result) {
@@ -61,12 +62,13 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_errorclass = value::<E>(Domain::ErrorCode, errorclass);
-            let mut v_errorcode = Integers::<E>::new(
+            let mut v_errorcode = Integers::<E, 1>::new(
                 Domain::ErrorCode,
                 errorcode,
                 1,
                 Direction::Out
             );
+            v_errorcode.convert_arguments();
             let callee: unsafe extern "C" fn(
                 c_int,
                 *mut u8
@@ -112,12 +114,13 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_errorcode = value::<E>(Domain::ErrorCode, errorcode);
-            let mut v_errorclass = Integers::<E>::new(
+            let mut v_errorclass = Integers::<E, 1>::new(
                 Domain::ErrorCode,
                 errorclass,
                 1,
                 Direction::Out
             );
+            v_errorclass.convert_arguments();
             let callee: unsafe extern "C" fn(
                 c_int,
                 *mut u8
@@ -295,12 +298,13 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_required = value::<E>(Domain::ThreadLevel, required);
-            let mut v_provided = Integers::<E>::new(
+            let mut v_provided = Integers::<E, 1>::new(
                 Domain::ThreadLevel,
                 provided,
                 1,
                 Direction::Out
             );
+            v_provided.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -354,12 +358,13 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_provided = Integers::<E>::new(
+            let mut v_provided = Integers::<E, 1>::new(
                 Domain::ThreadLevel,
                 provided,
                 1,
                 Direction::Out
             );
+            v_provided.convert_arguments();
             let callee: unsafe extern "C" fn(*mut u8) -> c_int = core::mem::transmute(
                 E::callee(16)
             );
@@ -536,7 +541,13 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(*mut u8) -> c_int = core::mem::transmute(
                 E::callee(30)
             );
@@ -668,7 +679,13 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(u64, *mut u8) -> c_int = core::mem::transmute(
                 E::callee(36)
             );
@@ -803,7 +820,13 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_session = E::handle(HandleKind::Session, session);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(u64, *mut u8) -> c_int = core::mem::transmute(
                 E::callee(42)
             );
@@ -925,7 +948,13 @@ mod procedures {
             let v_dest = value::<E>(Domain::Rank, dest);
             let v_tag = value::<E>(Domain::Tag, tag);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -966,13 +995,20 @@ mod procedures {
             let _guard = E::guard();
             let v_buf = pointer::<E>(Pointer::Buffer, buf);
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
-            let mut v_message = Handles::<E>::new(
+            let mut v_message = Handles::<E, 1>::new(
                 HandleKind::Message,
                 message,
                 1,
                 Direction::InOut
             );
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            v_message.convert_arguments();
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -1015,7 +1051,13 @@ mod procedures {
             let v_source = value::<E>(Domain::Rank, source);
             let v_tag = value::<E>(Domain::Tag, tag);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -1061,7 +1103,13 @@ mod procedures {
             let v_dest = value::<E>(Domain::Rank, dest);
             let v_tag = value::<E>(Domain::Tag, tag);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -1107,7 +1155,13 @@ mod procedures {
             let v_dest = value::<E>(Domain::Rank, dest);
             let v_tag = value::<E>(Domain::Tag, tag);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -1162,7 +1216,13 @@ mod procedures {
             let v_source = value::<E>(Domain::Rank, source);
             let v_recvtag = value::<E>(Domain::Tag, recvtag);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -1222,7 +1282,13 @@ mod procedures {
             let v_source = value::<E>(Domain::Rank, source);
             let v_recvtag = value::<E>(Domain::Tag, recvtag);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -1272,7 +1338,13 @@ mod procedures {
             let v_dest = value::<E>(Domain::Rank, dest);
             let v_tag = value::<E>(Domain::Tag, tag);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -1313,13 +1385,15 @@ mod procedures {
             let _guard = E::guard();
             let v_buf = pointer::<E>(Pointer::Buffer, buf);
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
-            let mut v_message = Handles::<E>::new(
+            let mut v_message = Handles::<E, 1>::new(
                 HandleKind::Message,
                 message,
                 1,
                 Direction::InOut
             );
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::Out);
+            v_message.convert_arguments();
+            let mut v_status = Statuses::<E, 1>::new(Pointer::Status, status, 1, Direction::Out);
+            v_status.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -1362,7 +1436,8 @@ mod procedures {
             let v_source = value::<E>(Domain::Rank, source);
             let v_tag = value::<E>(Domain::Tag, tag);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::Out);
+            let mut v_status = Statuses::<E, 1>::new(Pointer::Status, status, 1, Direction::Out);
+            v_status.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -1485,7 +1560,8 @@ mod procedures {
             let v_source = value::<E>(Domain::Rank, source);
             let v_recvtag = value::<E>(Domain::Tag, recvtag);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::Out);
+            let mut v_status = Statuses::<E, 1>::new(Pointer::Status, status, 1, Direction::Out);
+            v_status.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -1545,7 +1621,8 @@ mod procedures {
             let v_source = value::<E>(Domain::Rank, source);
             let v_recvtag = value::<E>(Domain::Tag, recvtag);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::Out);
+            let mut v_status = Statuses::<E, 1>::new(Pointer::Status, status, 1, Direction::Out);
+            v_status.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -1616,12 +1693,13 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_request = Handles::<E>::new(
+            let mut v_request = Handles::<E, 1>::new(
                 HandleKind::Request,
                 request,
                 1,
                 Direction::InOut
             );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(*mut u8) -> c_int = core::mem::transmute(
                 E::callee(62)
             );
@@ -1643,12 +1721,13 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_array_of_requests = Handles::<E>::new(
+            let mut v_array_of_requests = Handles::<E, 64>::new(
                 HandleKind::Request,
                 array_of_requests,
                 number(count),
                 Direction::InOut
             );
+            v_array_of_requests.convert_arguments();
             let callee: unsafe extern "C" fn(
                 c_int,
                 *mut u8
@@ -1681,7 +1760,13 @@ mod procedures {
             let v_dest = value::<E>(Domain::Rank, dest);
             let v_tag = value::<E>(Domain::Tag, tag);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -1727,7 +1812,13 @@ mod procedures {
             let v_source = value::<E>(Domain::Rank, source);
             let v_tag = value::<E>(Domain::Tag, tag);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -1773,7 +1864,13 @@ mod procedures {
             let v_dest = value::<E>(Domain::Rank, dest);
             let v_tag = value::<E>(Domain::Tag, tag);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -1819,7 +1916,13 @@ mod procedures {
             let v_dest = value::<E>(Domain::Rank, dest);
             let v_tag = value::<E>(Domain::Tag, tag);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -1865,7 +1968,13 @@ mod procedures {
             let v_dest = value::<E>(Domain::Rank, dest);
             let v_tag = value::<E>(Domain::Tag, tag);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -2004,7 +2113,13 @@ mod procedures {
             let v_tag = value::<E>(Domain::Tag, tag);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -2057,7 +2172,13 @@ mod procedures {
             let v_tag = value::<E>(Domain::Tag, tag);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -2094,12 +2215,13 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_request = Handles::<E>::new(
+            let mut v_request = Handles::<E, 1>::new(
                 HandleKind::Request,
                 request,
                 1,
                 Direction::InOut
             );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(*mut u8) -> c_int = core::mem::transmute(
                 E::callee(75)
             );
@@ -2140,7 +2262,13 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -2174,7 +2302,8 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_request = E::handle(HandleKind::Request, request);
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::Out);
+            let mut v_status = Statuses::<E, 1>::new(Pointer::Status, status, 1, Direction::Out);
+            v_status.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
                 *mut u8,
@@ -2200,18 +2329,20 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_array_of_requests = Handles::<E>::new(
+            let mut v_array_of_requests = Handles::<E, 64>::new(
                 HandleKind::Request,
                 array_of_requests,
                 number(count),
                 Direction::In
             );
-            let mut v_array_of_statuses = Statuses::<E>::new(
+            v_array_of_requests.convert_arguments();
+            let mut v_array_of_statuses = Statuses::<E, 64>::new(
                 Pointer::Statuses,
                 array_of_statuses,
                 number(count),
                 Direction::Out
             );
+            v_array_of_statuses.convert_arguments();
             let callee: unsafe extern "C" fn(
                 c_int,
                 *mut u8,
@@ -2244,13 +2375,15 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_array_of_requests = Handles::<E>::new(
+            let mut v_array_of_requests = Handles::<E, 64>::new(
                 HandleKind::Request,
                 array_of_requests,
                 number(count),
                 Direction::In
             );
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::Out);
+            v_array_of_requests.convert_arguments();
+            let mut v_status = Statuses::<E, 1>::new(Pointer::Status, status, 1, Direction::Out);
+            v_status.convert_arguments();
             let callee: unsafe extern "C" fn(
                 c_int,
                 *mut u8,
@@ -2285,18 +2418,20 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_array_of_requests = Handles::<E>::new(
+            let mut v_array_of_requests = Handles::<E, 64>::new(
                 HandleKind::Request,
                 array_of_requests,
                 number(incount),
                 Direction::In
             );
-            let mut v_array_of_statuses = Statuses::<E>::new(
+            v_array_of_requests.convert_arguments();
+            let mut v_array_of_statuses = Statuses::<E, 64>::new(
                 Pointer::Statuses,
                 array_of_statuses,
                 number(incount),
                 Direction::Out
             );
+            v_array_of_statuses.convert_arguments();
             let callee: unsafe extern "C" fn(
                 c_int,
                 *mut u8,
@@ -2330,18 +2465,20 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_array_of_requests = Handles::<E>::new(
+            let mut v_array_of_requests = Handles::<E, 64>::new(
                 HandleKind::Request,
                 array_of_requests,
                 number(count),
                 Direction::InOut
             );
-            let mut v_array_of_statuses = Statuses::<E>::new(
+            v_array_of_requests.convert_arguments();
+            let mut v_array_of_statuses = Statuses::<E, 64>::new(
                 Pointer::Statuses,
                 array_of_statuses,
                 number(count),
                 Direction::Out
             );
+            v_array_of_statuses.convert_arguments();
             let callee: unsafe extern "C" fn(
                 c_int,
                 *mut u8,
@@ -2375,13 +2512,15 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_array_of_requests = Handles::<E>::new(
+            let mut v_array_of_requests = Handles::<E, 64>::new(
                 HandleKind::Request,
                 array_of_requests,
                 number(count),
                 Direction::InOut
             );
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::Out);
+            v_array_of_requests.convert_arguments();
+            let mut v_status = Statuses::<E, 1>::new(Pointer::Status, status, 1, Direction::Out);
+            v_status.convert_arguments();
             let callee: unsafe extern "C" fn(
                 c_int,
                 *mut u8,
@@ -2415,13 +2554,15 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_request = Handles::<E>::new(
+            let mut v_request = Handles::<E, 1>::new(
                 HandleKind::Request,
                 request,
                 1,
                 Direction::InOut
             );
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::Out);
+            v_request.convert_arguments();
+            let mut v_status = Statuses::<E, 1>::new(Pointer::Status, status, 1, Direction::Out);
+            v_status.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -2449,18 +2590,20 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_array_of_requests = Handles::<E>::new(
+            let mut v_array_of_requests = Handles::<E, 64>::new(
                 HandleKind::Request,
                 array_of_requests,
                 number(incount),
                 Direction::InOut
             );
-            let mut v_array_of_statuses = Statuses::<E>::new(
+            v_array_of_requests.convert_arguments();
+            let mut v_array_of_statuses = Statuses::<E, 64>::new(
                 Pointer::Statuses,
                 array_of_statuses,
                 number(incount),
                 Direction::Out
             );
+            v_array_of_statuses.convert_arguments();
             let callee: unsafe extern "C" fn(
                 c_int,
                 *mut u8,
@@ -2494,18 +2637,20 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_array_of_requests = Handles::<E>::new(
+            let mut v_array_of_requests = Handles::<E, 64>::new(
                 HandleKind::Request,
                 array_of_requests,
                 number(count),
                 Direction::InOut
             );
-            let mut v_array_of_statuses = Statuses::<E>::new(
+            v_array_of_requests.convert_arguments();
+            let mut v_array_of_statuses = Statuses::<E, 64>::new(
                 Pointer::Statuses,
                 array_of_statuses,
                 number(count),
                 Direction::Out
             );
+            v_array_of_statuses.convert_arguments();
             let callee: unsafe extern "C" fn(
                 c_int,
                 *mut u8,
@@ -2536,13 +2681,15 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_array_of_requests = Handles::<E>::new(
+            let mut v_array_of_requests = Handles::<E, 64>::new(
                 HandleKind::Request,
                 array_of_requests,
                 number(count),
                 Direction::InOut
             );
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::Out);
+            v_array_of_requests.convert_arguments();
+            let mut v_status = Statuses::<E, 1>::new(Pointer::Status, status, 1, Direction::Out);
+            v_status.convert_arguments();
             let callee: unsafe extern "C" fn(
                 c_int,
                 *mut u8,
@@ -2570,13 +2717,15 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_request = Handles::<E>::new(
+            let mut v_request = Handles::<E, 1>::new(
                 HandleKind::Request,
                 request,
                 1,
                 Direction::InOut
             );
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::Out);
+            v_request.convert_arguments();
+            let mut v_status = Statuses::<E, 1>::new(Pointer::Status, status, 1, Direction::Out);
+            v_status.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8
@@ -2603,18 +2752,20 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_array_of_requests = Handles::<E>::new(
+            let mut v_array_of_requests = Handles::<E, 64>::new(
                 HandleKind::Request,
                 array_of_requests,
                 number(incount),
                 Direction::InOut
             );
-            let mut v_array_of_statuses = Statuses::<E>::new(
+            v_array_of_requests.convert_arguments();
+            let mut v_array_of_statuses = Statuses::<E, 64>::new(
                 Pointer::Statuses,
                 array_of_statuses,
                 number(incount),
                 Direction::Out
             );
+            v_array_of_statuses.convert_arguments();
             let callee: unsafe extern "C" fn(
                 c_int,
                 *mut u8,
@@ -2654,8 +2805,15 @@ mod procedures {
             let v_source = value::<E>(Domain::Rank, source);
             let v_tag = value::<E>(Domain::Tag, tag);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_message = Handles::<E>::new(HandleKind::Message, message, 1, Direction::Out);
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::Out);
+            let mut v_message = Handles::<E, 1>::new(
+                HandleKind::Message,
+                message,
+                1,
+                Direction::Out
+            );
+            v_message.convert_arguments();
+            let mut v_status = Statuses::<E, 1>::new(Pointer::Status, status, 1, Direction::Out);
+            v_status.convert_arguments();
             let callee: unsafe extern "C" fn(
                 c_int,
                 c_int,
@@ -2696,7 +2854,8 @@ mod procedures {
             let v_source = value::<E>(Domain::Rank, source);
             let v_tag = value::<E>(Domain::Tag, tag);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::Out);
+            let mut v_status = Statuses::<E, 1>::new(Pointer::Status, status, 1, Direction::Out);
+            v_status.convert_arguments();
             let callee: unsafe extern "C" fn(
                 c_int,
                 c_int,
@@ -2728,8 +2887,15 @@ mod procedures {
             let v_source = value::<E>(Domain::Rank, source);
             let v_tag = value::<E>(Domain::Tag, tag);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_message = Handles::<E>::new(HandleKind::Message, message, 1, Direction::Out);
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::Out);
+            let mut v_message = Handles::<E, 1>::new(
+                HandleKind::Message,
+                message,
+                1,
+                Direction::Out
+            );
+            v_message.convert_arguments();
+            let mut v_status = Statuses::<E, 1>::new(Pointer::Status, status, 1, Direction::Out);
+            v_status.convert_arguments();
             let callee: unsafe extern "C" fn(
                 c_int,
                 c_int,
@@ -2767,7 +2933,8 @@ mod procedures {
             let v_source = value::<E>(Domain::Rank, source);
             let v_tag = value::<E>(Domain::Tag, tag);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::Out);
+            let mut v_status = Statuses::<E, 1>::new(Pointer::Status, status, 1, Direction::Out);
+            v_status.convert_arguments();
             let callee: unsafe extern "C" fn(
                 c_int,
                 c_int,
@@ -2794,7 +2961,8 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::In);
+            let mut v_status = Statuses::<E, 1>::new(Pointer::Status, status, 1, Direction::In);
+            v_status.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 u64,
@@ -2819,7 +2987,8 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::In);
+            let mut v_status = Statuses::<E, 1>::new(Pointer::Status, status, 1, Direction::In);
+            v_status.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 u64,
@@ -2844,7 +3013,8 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::In);
+            let mut v_status = Statuses::<E, 1>::new(Pointer::Status, status, 1, Direction::In);
+            v_status.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 u64,
@@ -2867,7 +3037,8 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::InOut);
+            let mut v_status = Statuses::<E, 1>::new(Pointer::Status, status, 1, Direction::InOut);
+            v_status.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int
@@ -2892,7 +3063,8 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::InOut);
+            let mut v_status = Statuses::<E, 1>::new(Pointer::Status, status, 1, Direction::InOut);
+            v_status.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 u64,
@@ -2918,7 +3090,8 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::InOut);
+            let mut v_status = Statuses::<E, 1>::new(Pointer::Status, status, 1, Direction::InOut);
+            v_status.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 u64,
@@ -2939,7 +3112,8 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::In);
+            let mut v_status = Statuses::<E, 1>::new(Pointer::Status, status, 1, Direction::In);
+            v_status.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8
@@ -3791,18 +3965,20 @@ mod procedures {
             let v_sendbuf = pointer::<E>(Pointer::Buffer, sendbuf);
             let v_recvbuf = pointer::<E>(Pointer::Buffer, recvbuf);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_sendtypes = Handles::<E>::new(
+            let mut v_sendtypes = Handles::<E, 64>::new(
                 HandleKind::Datatype,
                 sendtypes,
                 E::members(v_comm),
                 Direction::In
             );
-            let mut v_recvtypes = Handles::<E>::new(
+            v_sendtypes.convert_arguments();
+            let mut v_recvtypes = Handles::<E, 64>::new(
                 HandleKind::Datatype,
                 recvtypes,
                 E::members(v_comm),
                 Direction::In
             );
+            v_recvtypes.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -3851,18 +4027,20 @@ mod procedures {
             let v_sendbuf = pointer::<E>(Pointer::Buffer, sendbuf);
             let v_recvbuf = pointer::<E>(Pointer::Buffer, recvbuf);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_sendtypes = Handles::<E>::new(
+            let mut v_sendtypes = Handles::<E, 64>::new(
                 HandleKind::Datatype,
                 sendtypes,
                 E::members(v_comm),
                 Direction::In
             );
-            let mut v_recvtypes = Handles::<E>::new(
+            v_sendtypes.convert_arguments();
+            let mut v_recvtypes = Handles::<E, 64>::new(
                 HandleKind::Datatype,
                 recvtypes,
                 E::members(v_comm),
                 Direction::In
             );
+            v_recvtypes.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -4625,18 +4803,20 @@ mod procedures {
             let v_sendbuf = pointer::<E>(Pointer::Buffer, sendbuf);
             let v_recvbuf = pointer::<E>(Pointer::Buffer, recvbuf);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_sendtypes = Handles::<E>::new(
+            let mut v_sendtypes = Handles::<E, 64>::new(
                 HandleKind::Datatype,
                 sendtypes,
                 E::degrees(v_comm).1,
                 Direction::In
             );
-            let mut v_recvtypes = Handles::<E>::new(
+            v_sendtypes.convert_arguments();
+            let mut v_recvtypes = Handles::<E, 64>::new(
                 HandleKind::Datatype,
                 recvtypes,
                 E::degrees(v_comm).0,
                 Direction::In
             );
+            v_recvtypes.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -4685,18 +4865,20 @@ mod procedures {
             let v_sendbuf = pointer::<E>(Pointer::Buffer, sendbuf);
             let v_recvbuf = pointer::<E>(Pointer::Buffer, recvbuf);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_sendtypes = Handles::<E>::new(
+            let mut v_sendtypes = Handles::<E, 64>::new(
                 HandleKind::Datatype,
                 sendtypes,
                 E::degrees(v_comm).1,
                 Direction::In
             );
-            let mut v_recvtypes = Handles::<E>::new(
+            v_sendtypes.convert_arguments();
+            let mut v_recvtypes = Handles::<E, 64>::new(
                 HandleKind::Datatype,
                 recvtypes,
                 E::degrees(v_comm).0,
                 Direction::In
             );
+            v_recvtypes.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -5222,7 +5404,13 @@ mod procedures {
             let v_recvbuf = pointer::<E>(Pointer::Buffer, recvbuf);
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -5271,7 +5459,13 @@ mod procedures {
             let v_recvbuf = pointer::<E>(Pointer::Buffer, recvbuf);
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 i64,
@@ -5321,7 +5515,13 @@ mod procedures {
             let v_recvbuf = pointer::<E>(Pointer::Buffer, recvbuf);
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -5373,7 +5573,13 @@ mod procedures {
             let v_recvbuf = pointer::<E>(Pointer::Buffer, recvbuf);
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 i64,
@@ -5423,7 +5629,13 @@ mod procedures {
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
             let v_op = E::handle(HandleKind::Op, op);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -5469,7 +5681,13 @@ mod procedures {
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
             let v_op = E::handle(HandleKind::Op, op);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -5516,7 +5734,13 @@ mod procedures {
             let v_recvbuf = pointer::<E>(Pointer::Buffer, recvbuf);
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -5565,7 +5789,13 @@ mod procedures {
             let v_recvbuf = pointer::<E>(Pointer::Buffer, recvbuf);
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 i64,
@@ -5616,7 +5846,13 @@ mod procedures {
             let v_recvbuf = pointer::<E>(Pointer::Buffer, recvbuf);
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -5671,7 +5907,13 @@ mod procedures {
             let v_recvbuf = pointer::<E>(Pointer::Buffer, recvbuf);
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -5724,19 +5966,29 @@ mod procedures {
             let v_sendbuf = pointer::<E>(Pointer::Buffer, sendbuf);
             let v_recvbuf = pointer::<E>(Pointer::Buffer, recvbuf);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_sendtypes = Handles::<E>::new(
+            let mut v_sendtypes = Handles::<E, 64>::new(
                 HandleKind::Datatype,
                 sendtypes,
                 E::members(v_comm),
                 Direction::In
-            ).kept();
-            let mut v_recvtypes = Handles::<E>::new(
+            );
+            v_sendtypes.convert_arguments();
+            v_sendtypes.keep();
+            let mut v_recvtypes = Handles::<E, 64>::new(
                 HandleKind::Datatype,
                 recvtypes,
                 E::members(v_comm),
                 Direction::In
-            ).kept();
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            );
+            v_recvtypes.convert_arguments();
+            v_recvtypes.keep();
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -5789,19 +6041,29 @@ mod procedures {
             let v_sendbuf = pointer::<E>(Pointer::Buffer, sendbuf);
             let v_recvbuf = pointer::<E>(Pointer::Buffer, recvbuf);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_sendtypes = Handles::<E>::new(
+            let mut v_sendtypes = Handles::<E, 64>::new(
                 HandleKind::Datatype,
                 sendtypes,
                 E::members(v_comm),
                 Direction::In
-            ).kept();
-            let mut v_recvtypes = Handles::<E>::new(
+            );
+            v_sendtypes.convert_arguments();
+            v_sendtypes.keep();
+            let mut v_recvtypes = Handles::<E, 64>::new(
                 HandleKind::Datatype,
                 recvtypes,
                 E::members(v_comm),
                 Direction::In
-            ).kept();
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            );
+            v_recvtypes.convert_arguments();
+            v_recvtypes.keep();
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -5841,7 +6103,13 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(u64, *mut u8) -> c_int = core::mem::transmute(
                 E::callee(168)
             );
@@ -5871,7 +6139,13 @@ mod procedures {
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
             let v_root = value::<E>(Domain::Rank, root);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -5913,7 +6187,13 @@ mod procedures {
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
             let v_root = value::<E>(Domain::Rank, root);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 i64,
@@ -5957,7 +6237,13 @@ mod procedures {
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
             let v_op = E::handle(HandleKind::Op, op);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -6003,7 +6289,13 @@ mod procedures {
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
             let v_op = E::handle(HandleKind::Op, op);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -6052,7 +6344,13 @@ mod procedures {
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_root = value::<E>(Domain::Rank, root);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -6105,7 +6403,13 @@ mod procedures {
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_root = value::<E>(Domain::Rank, root);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 i64,
@@ -6159,7 +6463,13 @@ mod procedures {
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_root = value::<E>(Domain::Rank, root);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -6215,7 +6525,13 @@ mod procedures {
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_root = value::<E>(Domain::Rank, root);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 i64,
@@ -6268,7 +6584,13 @@ mod procedures {
             let v_recvbuf = pointer::<E>(Pointer::Buffer, recvbuf);
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -6317,7 +6639,13 @@ mod procedures {
             let v_recvbuf = pointer::<E>(Pointer::Buffer, recvbuf);
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 i64,
@@ -6367,7 +6695,13 @@ mod procedures {
             let v_recvbuf = pointer::<E>(Pointer::Buffer, recvbuf);
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -6419,7 +6753,13 @@ mod procedures {
             let v_recvbuf = pointer::<E>(Pointer::Buffer, recvbuf);
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 i64,
@@ -6470,7 +6810,13 @@ mod procedures {
             let v_recvbuf = pointer::<E>(Pointer::Buffer, recvbuf);
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -6519,7 +6865,13 @@ mod procedures {
             let v_recvbuf = pointer::<E>(Pointer::Buffer, recvbuf);
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 i64,
@@ -6570,7 +6922,13 @@ mod procedures {
             let v_recvbuf = pointer::<E>(Pointer::Buffer, recvbuf);
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -6625,7 +6983,13 @@ mod procedures {
             let v_recvbuf = pointer::<E>(Pointer::Buffer, recvbuf);
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -6678,19 +7042,29 @@ mod procedures {
             let v_sendbuf = pointer::<E>(Pointer::Buffer, sendbuf);
             let v_recvbuf = pointer::<E>(Pointer::Buffer, recvbuf);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_sendtypes = Handles::<E>::new(
+            let mut v_sendtypes = Handles::<E, 64>::new(
                 HandleKind::Datatype,
                 sendtypes,
                 E::degrees(v_comm).1,
                 Direction::In
-            ).kept();
-            let mut v_recvtypes = Handles::<E>::new(
+            );
+            v_sendtypes.convert_arguments();
+            v_sendtypes.keep();
+            let mut v_recvtypes = Handles::<E, 64>::new(
                 HandleKind::Datatype,
                 recvtypes,
                 E::degrees(v_comm).0,
                 Direction::In
-            ).kept();
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            );
+            v_recvtypes.convert_arguments();
+            v_recvtypes.keep();
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -6743,19 +7117,29 @@ mod procedures {
             let v_sendbuf = pointer::<E>(Pointer::Buffer, sendbuf);
             let v_recvbuf = pointer::<E>(Pointer::Buffer, recvbuf);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_sendtypes = Handles::<E>::new(
+            let mut v_sendtypes = Handles::<E, 64>::new(
                 HandleKind::Datatype,
                 sendtypes,
                 E::degrees(v_comm).1,
                 Direction::In
-            ).kept();
-            let mut v_recvtypes = Handles::<E>::new(
+            );
+            v_sendtypes.convert_arguments();
+            v_sendtypes.keep();
+            let mut v_recvtypes = Handles::<E, 64>::new(
                 HandleKind::Datatype,
                 recvtypes,
                 E::degrees(v_comm).0,
                 Direction::In
-            ).kept();
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            );
+            v_recvtypes.convert_arguments();
+            v_recvtypes.keep();
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -6809,7 +7193,13 @@ mod procedures {
             let v_op = E::handle(HandleKind::Op, op);
             let v_root = value::<E>(Domain::Rank, root);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -6859,7 +7249,13 @@ mod procedures {
             let v_op = E::handle(HandleKind::Op, op);
             let v_root = value::<E>(Domain::Rank, root);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -6907,7 +7303,13 @@ mod procedures {
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
             let v_op = E::handle(HandleKind::Op, op);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -6953,7 +7355,13 @@ mod procedures {
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
             let v_op = E::handle(HandleKind::Op, op);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -6999,7 +7407,13 @@ mod procedures {
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
             let v_op = E::handle(HandleKind::Op, op);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -7045,7 +7459,13 @@ mod procedures {
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
             let v_op = E::handle(HandleKind::Op, op);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -7091,7 +7511,13 @@ mod procedures {
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
             let v_op = E::handle(HandleKind::Op, op);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -7137,7 +7563,13 @@ mod procedures {
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
             let v_op = E::handle(HandleKind::Op, op);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -7186,7 +7618,13 @@ mod procedures {
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_root = value::<E>(Domain::Rank, root);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -7239,7 +7677,13 @@ mod procedures {
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_root = value::<E>(Domain::Rank, root);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 i64,
@@ -7293,7 +7737,13 @@ mod procedures {
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_root = value::<E>(Domain::Rank, root);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -7349,7 +7799,13 @@ mod procedures {
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_root = value::<E>(Domain::Rank, root);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -7404,7 +7860,13 @@ mod procedures {
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -7457,7 +7919,13 @@ mod procedures {
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 i64,
@@ -7511,7 +7979,13 @@ mod procedures {
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -7567,7 +8041,13 @@ mod procedures {
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 i64,
@@ -7621,7 +8101,13 @@ mod procedures {
             let v_op = E::handle(HandleKind::Op, op);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -7671,7 +8157,13 @@ mod procedures {
             let v_op = E::handle(HandleKind::Op, op);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -7722,7 +8214,13 @@ mod procedures {
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -7775,7 +8273,13 @@ mod procedures {
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 i64,
@@ -7830,7 +8334,13 @@ mod procedures {
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -7889,7 +8399,13 @@ mod procedures {
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -7946,19 +8462,29 @@ mod procedures {
             let v_recvbuf = pointer::<E>(Pointer::Buffer, recvbuf);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_sendtypes = Handles::<E>::new(
+            let mut v_sendtypes = Handles::<E, 64>::new(
                 HandleKind::Datatype,
                 sendtypes,
                 E::members(v_comm),
                 Direction::In
-            ).kept();
-            let mut v_recvtypes = Handles::<E>::new(
+            );
+            v_sendtypes.convert_arguments();
+            v_sendtypes.keep();
+            let mut v_recvtypes = Handles::<E, 64>::new(
                 HandleKind::Datatype,
                 recvtypes,
                 E::members(v_comm),
                 Direction::In
-            ).kept();
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            );
+            v_recvtypes.convert_arguments();
+            v_recvtypes.keep();
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -8015,19 +8541,29 @@ mod procedures {
             let v_recvbuf = pointer::<E>(Pointer::Buffer, recvbuf);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_sendtypes = Handles::<E>::new(
+            let mut v_sendtypes = Handles::<E, 64>::new(
                 HandleKind::Datatype,
                 sendtypes,
                 E::members(v_comm),
                 Direction::In
-            ).kept();
-            let mut v_recvtypes = Handles::<E>::new(
+            );
+            v_sendtypes.convert_arguments();
+            v_sendtypes.keep();
+            let mut v_recvtypes = Handles::<E, 64>::new(
                 HandleKind::Datatype,
                 recvtypes,
                 E::members(v_comm),
                 Direction::In
-            ).kept();
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            );
+            v_recvtypes.convert_arguments();
+            v_recvtypes.keep();
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -8074,7 +8610,13 @@ mod procedures {
             let _guard = E::guard();
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
                 u64,
@@ -8108,7 +8650,13 @@ mod procedures {
             let v_root = value::<E>(Domain::Rank, root);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -8154,7 +8702,13 @@ mod procedures {
             let v_root = value::<E>(Domain::Rank, root);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 i64,
@@ -8202,7 +8756,13 @@ mod procedures {
             let v_op = E::handle(HandleKind::Op, op);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -8252,7 +8812,13 @@ mod procedures {
             let v_op = E::handle(HandleKind::Op, op);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -8305,7 +8871,13 @@ mod procedures {
             let v_root = value::<E>(Domain::Rank, root);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -8362,7 +8934,13 @@ mod procedures {
             let v_root = value::<E>(Domain::Rank, root);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 i64,
@@ -8420,7 +8998,13 @@ mod procedures {
             let v_root = value::<E>(Domain::Rank, root);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -8480,7 +9064,13 @@ mod procedures {
             let v_root = value::<E>(Domain::Rank, root);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 i64,
@@ -8537,7 +9127,13 @@ mod procedures {
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -8590,7 +9186,13 @@ mod procedures {
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 i64,
@@ -8644,7 +9246,13 @@ mod procedures {
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -8700,7 +9308,13 @@ mod procedures {
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 i64,
@@ -8755,7 +9369,13 @@ mod procedures {
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -8808,7 +9428,13 @@ mod procedures {
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 i64,
@@ -8863,7 +9489,13 @@ mod procedures {
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -8922,7 +9554,13 @@ mod procedures {
             let v_recvtype = E::handle(HandleKind::Datatype, recvtype);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -8979,19 +9617,29 @@ mod procedures {
             let v_recvbuf = pointer::<E>(Pointer::Buffer, recvbuf);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_sendtypes = Handles::<E>::new(
+            let mut v_sendtypes = Handles::<E, 64>::new(
                 HandleKind::Datatype,
                 sendtypes,
                 E::degrees(v_comm).1,
                 Direction::In
-            ).kept();
-            let mut v_recvtypes = Handles::<E>::new(
+            );
+            v_sendtypes.convert_arguments();
+            v_sendtypes.keep();
+            let mut v_recvtypes = Handles::<E, 64>::new(
                 HandleKind::Datatype,
                 recvtypes,
                 E::degrees(v_comm).0,
                 Direction::In
-            ).kept();
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            );
+            v_recvtypes.convert_arguments();
+            v_recvtypes.keep();
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -9048,19 +9696,29 @@ mod procedures {
             let v_recvbuf = pointer::<E>(Pointer::Buffer, recvbuf);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_sendtypes = Handles::<E>::new(
+            let mut v_sendtypes = Handles::<E, 64>::new(
                 HandleKind::Datatype,
                 sendtypes,
                 E::degrees(v_comm).1,
                 Direction::In
-            ).kept();
-            let mut v_recvtypes = Handles::<E>::new(
+            );
+            v_sendtypes.convert_arguments();
+            v_sendtypes.keep();
+            let mut v_recvtypes = Handles::<E, 64>::new(
                 HandleKind::Datatype,
                 recvtypes,
                 E::degrees(v_comm).0,
                 Direction::In
-            ).kept();
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            );
+            v_recvtypes.convert_arguments();
+            v_recvtypes.keep();
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -9118,7 +9776,13 @@ mod procedures {
             let v_root = value::<E>(Domain::Rank, root);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -9172,7 +9836,13 @@ mod procedures {
             let v_root = value::<E>(Domain::Rank, root);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -9224,7 +9894,13 @@ mod procedures {
             let v_op = E::handle(HandleKind::Op, op);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -9274,7 +9950,13 @@ mod procedures {
             let v_op = E::handle(HandleKind::Op, op);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -9324,7 +10006,13 @@ mod procedures {
             let v_op = E::handle(HandleKind::Op, op);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -9374,7 +10062,13 @@ mod procedures {
             let v_op = E::handle(HandleKind::Op, op);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -9424,7 +10118,13 @@ mod procedures {
             let v_op = E::handle(HandleKind::Op, op);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -9474,7 +10174,13 @@ mod procedures {
             let v_op = E::handle(HandleKind::Op, op);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -9527,7 +10233,13 @@ mod procedures {
             let v_root = value::<E>(Domain::Rank, root);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -9584,7 +10296,13 @@ mod procedures {
             let v_root = value::<E>(Domain::Rank, root);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 i64,
@@ -9642,7 +10360,13 @@ mod procedures {
             let v_root = value::<E>(Domain::Rank, root);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -9702,7 +10426,13 @@ mod procedures {
             let v_root = value::<E>(Domain::Rank, root);
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -9751,7 +10481,13 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_comm_old = E::handle(HandleKind::Comm, comm_old);
-            let mut v_comm_cart = Handles::<E>::new(HandleKind::Comm, comm_cart, 1, Direction::Out);
+            let mut v_comm_cart = Handles::<E, 1>::new(
+                HandleKind::Comm,
+                comm_cart,
+                1,
+                Direction::Out
+            );
+            v_comm_cart.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
                 c_int,
@@ -9787,7 +10523,8 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_newcomm = Handles::<E>::new(HandleKind::Comm, newcomm, 1, Direction::Out);
+            let mut v_newcomm = Handles::<E, 1>::new(HandleKind::Comm, newcomm, 1, Direction::Out);
+            v_newcomm.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
                 *mut u8,
@@ -9816,7 +10553,8 @@ mod procedures {
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_group = E::handle(HandleKind::Group, group);
             let v_tag = value::<E>(Domain::Tag, tag);
-            let mut v_newcomm = Handles::<E>::new(HandleKind::Comm, newcomm, 1, Direction::Out);
+            let mut v_newcomm = Handles::<E, 1>::new(HandleKind::Comm, newcomm, 1, Direction::Out);
+            v_newcomm.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
                 u64,
@@ -9844,7 +10582,8 @@ mod procedures {
             let _guard = E::guard();
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_group = E::handle(HandleKind::Group, group);
-            let mut v_newcomm = Handles::<E>::new(HandleKind::Comm, newcomm, 1, Direction::Out);
+            let mut v_newcomm = Handles::<E, 1>::new(HandleKind::Comm, newcomm, 1, Direction::Out);
+            v_newcomm.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
                 u64,
@@ -9866,7 +10605,8 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_newcomm = Handles::<E>::new(HandleKind::Comm, newcomm, 1, Direction::Out);
+            let mut v_newcomm = Handles::<E, 1>::new(HandleKind::Comm, newcomm, 1, Direction::Out);
+            v_newcomm.convert_arguments();
             let callee: unsafe extern "C" fn(u64, *mut u8) -> c_int = core::mem::transmute(
                 E::callee(246)
             );
@@ -9890,8 +10630,15 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_newcomm = Handles::<E>::new(HandleKind::Comm, newcomm, 1, Direction::Out);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_newcomm = Handles::<E, 1>::new(HandleKind::Comm, newcomm, 1, Direction::Out);
+            v_newcomm.convert_arguments();
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
                 *mut u8,
@@ -9919,7 +10666,8 @@ mod procedures {
             let _guard = E::guard();
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_newcomm = Handles::<E>::new(HandleKind::Comm, newcomm, 1, Direction::Out);
+            let mut v_newcomm = Handles::<E, 1>::new(HandleKind::Comm, newcomm, 1, Direction::Out);
+            v_newcomm.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
                 u64,
@@ -9947,8 +10695,15 @@ mod procedures {
             let _guard = E::guard();
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_newcomm = Handles::<E>::new(HandleKind::Comm, newcomm, 1, Direction::Out);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_newcomm = Handles::<E, 1>::new(HandleKind::Comm, newcomm, 1, Direction::Out);
+            v_newcomm.convert_arguments();
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
                 u64,
@@ -9989,14 +10744,17 @@ mod procedures {
             let v_comm_old = E::handle(HandleKind::Comm, comm_old);
             let v_weights = pointer::<E>(Pointer::Weights, weights);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_nodes = Integers::<E>::new(Domain::Rank, nodes, number(n), Direction::In);
-            let mut v_targets = Integers::<E>::new(
+            let mut v_nodes = Integers::<E, 64>::new(Domain::Rank, nodes, number(n), Direction::In);
+            v_nodes.convert_arguments();
+            let mut v_targets = Integers::<E, 64>::new(
                 Domain::Rank,
                 targets,
                 sum_of(degrees, number(n)),
                 Direction::In
             );
-            let mut v_newcomm = Handles::<E>::new(HandleKind::Comm, newcomm, 1, Direction::Out);
+            v_targets.convert_arguments();
+            let mut v_newcomm = Handles::<E, 1>::new(HandleKind::Comm, newcomm, 1, Direction::Out);
+            v_newcomm.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
                 c_int,
@@ -10048,24 +10806,27 @@ mod procedures {
             let v_sourceweights = pointer::<E>(Pointer::Weights, sourceweights);
             let v_destweights = pointer::<E>(Pointer::Weights, destweights);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_sources = Integers::<E>::new(
+            let mut v_sources = Integers::<E, 64>::new(
                 Domain::Rank,
                 sources,
                 number(indegree),
                 Direction::In
             );
-            let mut v_destinations = Integers::<E>::new(
+            v_sources.convert_arguments();
+            let mut v_destinations = Integers::<E, 64>::new(
                 Domain::Rank,
                 destinations,
                 number(outdegree),
                 Direction::In
             );
-            let mut v_comm_dist_graph = Handles::<E>::new(
+            v_destinations.convert_arguments();
+            let mut v_comm_dist_graph = Handles::<E, 1>::new(
                 HandleKind::Comm,
                 comm_dist_graph,
                 1,
                 Direction::Out
             );
+            v_comm_dist_graph.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
                 c_int,
@@ -10110,7 +10871,8 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_newcomm = Handles::<E>::new(HandleKind::Comm, newcomm, 1, Direction::Out);
+            let mut v_newcomm = Handles::<E, 1>::new(HandleKind::Comm, newcomm, 1, Direction::Out);
+            v_newcomm.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
                 c_int,
@@ -10141,7 +10903,8 @@ mod procedures {
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_split_type = value::<E>(Domain::SplitType, split_type);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_newcomm = Handles::<E>::new(HandleKind::Comm, newcomm, 1, Direction::Out);
+            let mut v_newcomm = Handles::<E, 1>::new(HandleKind::Comm, newcomm, 1, Direction::Out);
+            v_newcomm.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
                 c_int,
@@ -10172,12 +10935,13 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_comm_old = E::handle(HandleKind::Comm, comm_old);
-            let mut v_comm_graph = Handles::<E>::new(
+            let mut v_comm_graph = Handles::<E, 1>::new(
                 HandleKind::Comm,
                 comm_graph,
                 1,
                 Direction::Out
             );
+            v_comm_graph.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
                 c_int,
@@ -10220,12 +10984,13 @@ mod procedures {
             let v_bridge_comm = E::handle(HandleKind::Comm, bridge_comm);
             let v_remote_leader = value::<E>(Domain::Rank, remote_leader);
             let v_tag = value::<E>(Domain::Tag, tag);
-            let mut v_newintercomm = Handles::<E>::new(
+            let mut v_newintercomm = Handles::<E, 1>::new(
                 HandleKind::Comm,
                 newintercomm,
                 1,
                 Direction::Out
             );
+            v_newintercomm.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
                 c_int,
@@ -10261,12 +11026,13 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_intercomm = E::handle(HandleKind::Comm, intercomm);
-            let mut v_newintracomm = Handles::<E>::new(
+            let mut v_newintracomm = Handles::<E, 1>::new(
                 HandleKind::Comm,
                 newintracomm,
                 1,
                 Direction::Out
             );
+            v_newintracomm.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
                 c_int,
@@ -10293,7 +11059,8 @@ mod procedures {
             let _guard = E::guard();
             let v_comm1 = E::handle(HandleKind::Comm, comm1);
             let v_comm2 = E::handle(HandleKind::Comm, comm2);
-            let mut v_result = Integers::<E>::new(Domain::Comparison, result, 1, Direction::Out);
+            let mut v_result = Integers::<E, 1>::new(Domain::Comparison, result, 1, Direction::Out);
+            v_result.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
                 u64,
@@ -10315,7 +11082,13 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_info_used = Handles::<E>::new(HandleKind::Info, info_used, 1, Direction::Out);
+            let mut v_info_used = Handles::<E, 1>::new(
+                HandleKind::Info,
+                info_used,
+                1,
+                Direction::Out
+            );
+            v_info_used.convert_arguments();
             let callee: unsafe extern "C" fn(u64, *mut u8) -> c_int = core::mem::transmute(
                 E::callee(258)
             );
@@ -10359,7 +11132,8 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_rank = Integers::<E>::new(Domain::Rank, rank, 1, Direction::Out);
+            let mut v_rank = Integers::<E, 1>::new(Domain::Rank, rank, 1, Direction::Out);
+            v_rank.convert_arguments();
             let callee: unsafe extern "C" fn(u64, *mut u8) -> c_int = core::mem::transmute(
                 E::callee(260)
             );
@@ -10531,7 +11305,8 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_newrank = Integers::<E>::new(Domain::Rank, newrank, 1, Direction::Out);
+            let mut v_newrank = Integers::<E, 1>::new(Domain::Rank, newrank, 1, Direction::Out);
+            v_newrank.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
                 c_int,
@@ -10559,7 +11334,8 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_rank = Integers::<E>::new(Domain::Rank, rank, 1, Direction::Out);
+            let mut v_rank = Integers::<E, 1>::new(Domain::Rank, rank, 1, Direction::Out);
+            v_rank.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
                 *mut u8,
@@ -10587,13 +11363,15 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_rank_source = Integers::<E>::new(
+            let mut v_rank_source = Integers::<E, 1>::new(
                 Domain::Rank,
                 rank_source,
                 1,
                 Direction::Out
             );
-            let mut v_rank_dest = Integers::<E>::new(Domain::Rank, rank_dest, 1, Direction::Out);
+            v_rank_source.convert_arguments();
+            let mut v_rank_dest = Integers::<E, 1>::new(Domain::Rank, rank_dest, 1, Direction::Out);
+            v_rank_dest.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
                 c_int,
@@ -10652,18 +11430,20 @@ mod procedures {
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_sourceweights = pointer::<E>(Pointer::Weights, sourceweights);
             let v_destweights = pointer::<E>(Pointer::Weights, destweights);
-            let mut v_sources = Integers::<E>::new(
+            let mut v_sources = Integers::<E, 64>::new(
                 Domain::Rank,
                 sources,
                 number(maxindegree),
                 Direction::Out
             );
-            let mut v_destinations = Integers::<E>::new(
+            v_sources.convert_arguments();
+            let mut v_destinations = Integers::<E, 64>::new(
                 Domain::Rank,
                 destinations,
                 number(maxoutdegree),
                 Direction::Out
             );
+            v_destinations.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
                 c_int,
@@ -10781,7 +11561,8 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_newrank = Integers::<E>::new(Domain::Rank, newrank, 1, Direction::Out);
+            let mut v_newrank = Integers::<E, 1>::new(Domain::Rank, newrank, 1, Direction::Out);
+            v_newrank.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
                 c_int,
@@ -10836,12 +11617,13 @@ mod procedures {
             let _guard = E::guard();
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_rank = value::<E>(Domain::Rank, rank);
-            let mut v_neighbors = Integers::<E>::new(
+            let mut v_neighbors = Integers::<E, 64>::new(
                 Domain::Rank,
                 neighbors,
                 number(maxneighbors),
                 Direction::Out
             );
+            v_neighbors.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
                 c_int,
@@ -10888,7 +11670,8 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_status = Integers::<E>::new(Domain::Topology, status, 1, Direction::Out);
+            let mut v_status = Integers::<E, 1>::new(Domain::Topology, status, 1, Direction::Out);
+            v_status.convert_arguments();
             let callee: unsafe extern "C" fn(u64, *mut u8) -> c_int = core::mem::transmute(
                 E::callee(280)
             );
@@ -10908,7 +11691,8 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_group = Handles::<E>::new(HandleKind::Group, group, 1, Direction::Out);
+            let mut v_group = Handles::<E, 1>::new(HandleKind::Group, group, 1, Direction::Out);
+            v_group.convert_arguments();
             let callee: unsafe extern "C" fn(u64, *mut u8) -> c_int = core::mem::transmute(
                 E::callee(281)
             );
@@ -10928,7 +11712,8 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_group = Handles::<E>::new(HandleKind::Group, group, 1, Direction::Out);
+            let mut v_group = Handles::<E, 1>::new(HandleKind::Group, group, 1, Direction::Out);
+            v_group.convert_arguments();
             let callee: unsafe extern "C" fn(u64, *mut u8) -> c_int = core::mem::transmute(
                 E::callee(282)
             );
@@ -10953,7 +11738,8 @@ mod procedures {
             let _guard = E::guard();
             let v_group1 = E::handle(HandleKind::Group, group1);
             let v_group2 = E::handle(HandleKind::Group, group2);
-            let mut v_result = Integers::<E>::new(Domain::Comparison, result, 1, Direction::Out);
+            let mut v_result = Integers::<E, 1>::new(Domain::Comparison, result, 1, Direction::Out);
+            v_result.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
                 u64,
@@ -10980,7 +11766,13 @@ mod procedures {
             let _guard = E::guard();
             let v_group1 = E::handle(HandleKind::Group, group1);
             let v_group2 = E::handle(HandleKind::Group, group2);
-            let mut v_newgroup = Handles::<E>::new(HandleKind::Group, newgroup, 1, Direction::Out);
+            let mut v_newgroup = Handles::<E, 1>::new(
+                HandleKind::Group,
+                newgroup,
+                1,
+                Direction::Out
+            );
+            v_newgroup.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
                 u64,
@@ -11007,8 +11799,15 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_group = E::handle(HandleKind::Group, group);
-            let mut v_ranks = Integers::<E>::new(Domain::Rank, ranks, number(n), Direction::In);
-            let mut v_newgroup = Handles::<E>::new(HandleKind::Group, newgroup, 1, Direction::Out);
+            let mut v_ranks = Integers::<E, 64>::new(Domain::Rank, ranks, number(n), Direction::In);
+            v_ranks.convert_arguments();
+            let mut v_newgroup = Handles::<E, 1>::new(
+                HandleKind::Group,
+                newgroup,
+                1,
+                Direction::Out
+            );
+            v_newgroup.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
                 c_int,
@@ -11036,8 +11835,15 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_group = E::handle(HandleKind::Group, group);
-            let mut v_ranks = Integers::<E>::new(Domain::Rank, ranks, number(n), Direction::In);
-            let mut v_newgroup = Handles::<E>::new(HandleKind::Group, newgroup, 1, Direction::Out);
+            let mut v_ranks = Integers::<E, 64>::new(Domain::Rank, ranks, number(n), Direction::In);
+            v_ranks.convert_arguments();
+            let mut v_newgroup = Handles::<E, 1>::new(
+                HandleKind::Group,
+                newgroup,
+                1,
+                Direction::Out
+            );
+            v_newgroup.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
                 c_int,
@@ -11065,7 +11871,13 @@ mod procedures {
             let _guard = E::guard();
             let v_group1 = E::handle(HandleKind::Group, group1);
             let v_group2 = E::handle(HandleKind::Group, group2);
-            let mut v_newgroup = Handles::<E>::new(HandleKind::Group, newgroup, 1, Direction::Out);
+            let mut v_newgroup = Handles::<E, 1>::new(
+                HandleKind::Group,
+                newgroup,
+                1,
+                Direction::Out
+            );
+            v_newgroup.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
                 u64,
@@ -11092,7 +11904,13 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_group = E::handle(HandleKind::Group, group);
-            let mut v_newgroup = Handles::<E>::new(HandleKind::Group, newgroup, 1, Direction::Out);
+            let mut v_newgroup = Handles::<E, 1>::new(
+                HandleKind::Group,
+                newgroup,
+                1,
+                Direction::Out
+            );
+            v_newgroup.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
                 c_int,
@@ -11120,7 +11938,13 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_group = E::handle(HandleKind::Group, group);
-            let mut v_newgroup = Handles::<E>::new(HandleKind::Group, newgroup, 1, Direction::Out);
+            let mut v_newgroup = Handles::<E, 1>::new(
+                HandleKind::Group,
+                newgroup,
+                1,
+                Direction::Out
+            );
+            v_newgroup.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
                 c_int,
@@ -11143,7 +11967,8 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_group = E::handle(HandleKind::Group, group);
-            let mut v_rank = Integers::<E>::new(Domain::Rank, rank, 1, Direction::Out);
+            let mut v_rank = Integers::<E, 1>::new(Domain::Rank, rank, 1, Direction::Out);
+            v_rank.convert_arguments();
             let callee: unsafe extern "C" fn(u64, *mut u8) -> c_int = core::mem::transmute(
                 E::callee(290)
             );
@@ -11188,8 +12013,20 @@ mod procedures {
             let _guard = E::guard();
             let v_group1 = E::handle(HandleKind::Group, group1);
             let v_group2 = E::handle(HandleKind::Group, group2);
-            let mut v_ranks1 = Integers::<E>::new(Domain::Rank, ranks1, number(n), Direction::In);
-            let mut v_ranks2 = Integers::<E>::new(Domain::Rank, ranks2, number(n), Direction::Out);
+            let mut v_ranks1 = Integers::<E, 64>::new(
+                Domain::Rank,
+                ranks1,
+                number(n),
+                Direction::In
+            );
+            v_ranks1.convert_arguments();
+            let mut v_ranks2 = Integers::<E, 64>::new(
+                Domain::Rank,
+                ranks2,
+                number(n),
+                Direction::Out
+            );
+            v_ranks2.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
                 c_int,
@@ -11224,7 +12061,13 @@ mod procedures {
             let _guard = E::guard();
             let v_group1 = E::handle(HandleKind::Group, group1);
             let v_group2 = E::handle(HandleKind::Group, group2);
-            let mut v_newgroup = Handles::<E>::new(HandleKind::Group, newgroup, 1, Direction::Out);
+            let mut v_newgroup = Handles::<E, 1>::new(
+                HandleKind::Group,
+                newgroup,
+                1,
+                Direction::Out
+            );
+            v_newgroup.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
                 u64,
@@ -11245,12 +12088,13 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_datatype = Handles::<E>::new(
+            let mut v_datatype = Handles::<E, 1>::new(
                 HandleKind::Datatype,
                 datatype,
                 1,
                 Direction::InOut
             );
+            v_datatype.convert_arguments();
             let callee: unsafe extern "C" fn(*mut u8) -> c_int = core::mem::transmute(
                 E::callee(294)
             );
@@ -11274,7 +12118,13 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_oldtype = E::handle(HandleKind::Datatype, oldtype);
-            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Direction::Out);
+            let mut v_newtype = Handles::<E, 1>::new(
+                HandleKind::Datatype,
+                newtype,
+                1,
+                Direction::Out
+            );
+            v_newtype.convert_arguments();
             let callee: unsafe extern "C" fn(
                 c_int,
                 u64,
@@ -11300,7 +12150,13 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_oldtype = E::handle(HandleKind::Datatype, oldtype);
-            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Direction::Out);
+            let mut v_newtype = Handles::<E, 1>::new(
+                HandleKind::Datatype,
+                newtype,
+                1,
+                Direction::Out
+            );
+            v_newtype.convert_arguments();
             let callee: unsafe extern "C" fn(
                 i64,
                 u64,
@@ -11334,19 +12190,27 @@ mod procedures {
             let _guard = E::guard();
             let v_order = value::<E>(Domain::Order, order);
             let v_oldtype = E::handle(HandleKind::Datatype, oldtype);
-            let mut v_array_of_distribs = Integers::<E>::new(
+            let mut v_array_of_distribs = Integers::<E, 64>::new(
                 Domain::Distribution,
                 array_of_distribs,
                 number(ndims),
                 Direction::In
             );
-            let mut v_array_of_dargs = Integers::<E>::new(
+            v_array_of_distribs.convert_arguments();
+            let mut v_array_of_dargs = Integers::<E, 64>::new(
                 Domain::DistributionArgument,
                 array_of_dargs,
                 number(ndims),
                 Direction::In
             );
-            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Direction::Out);
+            v_array_of_dargs.convert_arguments();
+            let mut v_newtype = Handles::<E, 1>::new(
+                HandleKind::Datatype,
+                newtype,
+                1,
+                Direction::Out
+            );
+            v_newtype.convert_arguments();
             let callee: unsafe extern "C" fn(
                 c_int,
                 c_int,
@@ -11398,19 +12262,27 @@ mod procedures {
             let _guard = E::guard();
             let v_order = value::<E>(Domain::Order, order);
             let v_oldtype = E::handle(HandleKind::Datatype, oldtype);
-            let mut v_array_of_distribs = Integers::<E>::new(
+            let mut v_array_of_distribs = Integers::<E, 64>::new(
                 Domain::Distribution,
                 array_of_distribs,
                 number(ndims),
                 Direction::In
             );
-            let mut v_array_of_dargs = Integers::<E>::new(
+            v_array_of_distribs.convert_arguments();
+            let mut v_array_of_dargs = Integers::<E, 64>::new(
                 Domain::DistributionArgument,
                 array_of_dargs,
                 number(ndims),
                 Direction::In
             );
-            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Direction::Out);
+            v_array_of_dargs.convert_arguments();
+            let mut v_newtype = Handles::<E, 1>::new(
+                HandleKind::Datatype,
+                newtype,
+                1,
+                Direction::Out
+            );
+            v_newtype.convert_arguments();
             let callee: unsafe extern "C" fn(
                 c_int,
                 c_int,
@@ -11453,7 +12325,13 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Direction::Out);
+            let mut v_newtype = Handles::<E, 1>::new(
+                HandleKind::Datatype,
+                newtype,
+                1,
+                Direction::Out
+            );
+            v_newtype.convert_arguments();
             let callee: unsafe extern "C" fn(
                 c_int,
                 c_int,
@@ -11477,7 +12355,13 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Direction::Out);
+            let mut v_newtype = Handles::<E, 1>::new(
+                HandleKind::Datatype,
+                newtype,
+                1,
+                Direction::Out
+            );
+            v_newtype.convert_arguments();
             let callee: unsafe extern "C" fn(
                 c_int,
                 *mut u8
@@ -11501,7 +12385,13 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Direction::Out);
+            let mut v_newtype = Handles::<E, 1>::new(
+                HandleKind::Datatype,
+                newtype,
+                1,
+                Direction::Out
+            );
+            v_newtype.convert_arguments();
             let callee: unsafe extern "C" fn(
                 c_int,
                 c_int,
@@ -11529,7 +12419,13 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_oldtype = E::handle(HandleKind::Datatype, oldtype);
-            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Direction::Out);
+            let mut v_newtype = Handles::<E, 1>::new(
+                HandleKind::Datatype,
+                newtype,
+                1,
+                Direction::Out
+            );
+            v_newtype.convert_arguments();
             let callee: unsafe extern "C" fn(
                 c_int,
                 c_int,
@@ -11565,7 +12461,13 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_oldtype = E::handle(HandleKind::Datatype, oldtype);
-            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Direction::Out);
+            let mut v_newtype = Handles::<E, 1>::new(
+                HandleKind::Datatype,
+                newtype,
+                1,
+                Direction::Out
+            );
+            v_newtype.convert_arguments();
             let callee: unsafe extern "C" fn(
                 i64,
                 i64,
@@ -11601,7 +12503,13 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_oldtype = E::handle(HandleKind::Datatype, oldtype);
-            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Direction::Out);
+            let mut v_newtype = Handles::<E, 1>::new(
+                HandleKind::Datatype,
+                newtype,
+                1,
+                Direction::Out
+            );
+            v_newtype.convert_arguments();
             let callee: unsafe extern "C" fn(
                 c_int,
                 *mut u8,
@@ -11637,7 +12545,13 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_oldtype = E::handle(HandleKind::Datatype, oldtype);
-            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Direction::Out);
+            let mut v_newtype = Handles::<E, 1>::new(
+                HandleKind::Datatype,
+                newtype,
+                1,
+                Direction::Out
+            );
+            v_newtype.convert_arguments();
             let callee: unsafe extern "C" fn(
                 i64,
                 *mut u8,
@@ -11673,7 +12587,13 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_oldtype = E::handle(HandleKind::Datatype, oldtype);
-            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Direction::Out);
+            let mut v_newtype = Handles::<E, 1>::new(
+                HandleKind::Datatype,
+                newtype,
+                1,
+                Direction::Out
+            );
+            v_newtype.convert_arguments();
             let callee: unsafe extern "C" fn(
                 c_int,
                 c_int,
@@ -11703,7 +12623,13 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_oldtype = E::handle(HandleKind::Datatype, oldtype);
-            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Direction::Out);
+            let mut v_newtype = Handles::<E, 1>::new(
+                HandleKind::Datatype,
+                newtype,
+                1,
+                Direction::Out
+            );
+            v_newtype.convert_arguments();
             let callee: unsafe extern "C" fn(
                 i64,
                 i64,
@@ -11733,7 +12659,13 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_oldtype = E::handle(HandleKind::Datatype, oldtype);
-            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Direction::Out);
+            let mut v_newtype = Handles::<E, 1>::new(
+                HandleKind::Datatype,
+                newtype,
+                1,
+                Direction::Out
+            );
+            v_newtype.convert_arguments();
             let callee: unsafe extern "C" fn(
                 c_int,
                 c_int,
@@ -11769,7 +12701,13 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_oldtype = E::handle(HandleKind::Datatype, oldtype);
-            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Direction::Out);
+            let mut v_newtype = Handles::<E, 1>::new(
+                HandleKind::Datatype,
+                newtype,
+                1,
+                Direction::Out
+            );
+            v_newtype.convert_arguments();
             let callee: unsafe extern "C" fn(
                 i64,
                 i64,
@@ -11804,13 +12742,20 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_array_of_types = Handles::<E>::new(
+            let mut v_array_of_types = Handles::<E, 64>::new(
                 HandleKind::Datatype,
                 array_of_types,
                 number(count),
                 Direction::In
             );
-            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Direction::Out);
+            v_array_of_types.convert_arguments();
+            let mut v_newtype = Handles::<E, 1>::new(
+                HandleKind::Datatype,
+                newtype,
+                1,
+                Direction::Out
+            );
+            v_newtype.convert_arguments();
             let callee: unsafe extern "C" fn(
                 c_int,
                 *mut u8,
@@ -11845,13 +12790,20 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_array_of_types = Handles::<E>::new(
+            let mut v_array_of_types = Handles::<E, 64>::new(
                 HandleKind::Datatype,
                 array_of_types,
                 number(count),
                 Direction::In
             );
-            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Direction::Out);
+            v_array_of_types.convert_arguments();
+            let mut v_newtype = Handles::<E, 1>::new(
+                HandleKind::Datatype,
+                newtype,
+                1,
+                Direction::Out
+            );
+            v_newtype.convert_arguments();
             let callee: unsafe extern "C" fn(
                 i64,
                 *mut u8,
@@ -11890,7 +12842,13 @@ mod procedures {
             let _guard = E::guard();
             let v_order = value::<E>(Domain::Order, order);
             let v_oldtype = E::handle(HandleKind::Datatype, oldtype);
-            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Direction::Out);
+            let mut v_newtype = Handles::<E, 1>::new(
+                HandleKind::Datatype,
+                newtype,
+                1,
+                Direction::Out
+            );
+            v_newtype.convert_arguments();
             let callee: unsafe extern "C" fn(
                 c_int,
                 *mut u8,
@@ -11933,7 +12891,13 @@ mod procedures {
             let _guard = E::guard();
             let v_order = value::<E>(Domain::Order, order);
             let v_oldtype = E::handle(HandleKind::Datatype, oldtype);
-            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Direction::Out);
+            let mut v_newtype = Handles::<E, 1>::new(
+                HandleKind::Datatype,
+                newtype,
+                1,
+                Direction::Out
+            );
+            v_newtype.convert_arguments();
             let callee: unsafe extern "C" fn(
                 c_int,
                 *mut u8,
@@ -11972,7 +12936,13 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_oldtype = E::handle(HandleKind::Datatype, oldtype);
-            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Direction::Out);
+            let mut v_newtype = Handles::<E, 1>::new(
+                HandleKind::Datatype,
+                newtype,
+                1,
+                Direction::Out
+            );
+            v_newtype.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
                 isize,
@@ -12000,7 +12970,13 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_oldtype = E::handle(HandleKind::Datatype, oldtype);
-            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Direction::Out);
+            let mut v_newtype = Handles::<E, 1>::new(
+                HandleKind::Datatype,
+                newtype,
+                1,
+                Direction::Out
+            );
+            v_newtype.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
                 i64,
@@ -12023,7 +12999,13 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
-            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Direction::Out);
+            let mut v_newtype = Handles::<E, 1>::new(
+                HandleKind::Datatype,
+                newtype,
+                1,
+                Direction::Out
+            );
+            v_newtype.convert_arguments();
             let callee: unsafe extern "C" fn(u64, *mut u8) -> c_int = core::mem::transmute(
                 E::callee(316)
             );
@@ -12051,12 +13033,13 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
-            let mut v_array_of_datatypes = Handles::<E>::new(
+            let mut v_array_of_datatypes = Handles::<E, 64>::new(
                 HandleKind::Datatype,
                 array_of_datatypes,
                 number(max_datatypes),
                 Direction::Out
             );
+            v_array_of_datatypes.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
                 c_int,
@@ -12101,12 +13084,13 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
-            let mut v_array_of_datatypes = Handles::<E>::new(
+            let mut v_array_of_datatypes = Handles::<E, 64>::new(
                 HandleKind::Datatype,
                 array_of_datatypes,
                 number(max_datatypes),
                 Direction::Out
             );
+            v_array_of_datatypes.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
                 i64,
@@ -12151,7 +13135,13 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
-            let mut v_combiner = Integers::<E>::new(Domain::Combiner, combiner, 1, Direction::Out);
+            let mut v_combiner = Integers::<E, 1>::new(
+                Domain::Combiner,
+                combiner,
+                1,
+                Direction::Out
+            );
+            v_combiner.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
                 *mut u8,
@@ -12188,7 +13178,13 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
-            let mut v_combiner = Integers::<E>::new(Domain::Combiner, combiner, 1, Direction::Out);
+            let mut v_combiner = Integers::<E, 1>::new(
+                Domain::Combiner,
+                combiner,
+                1,
+                Direction::Out
+            );
+            v_combiner.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
                 *mut u8,
@@ -12346,7 +13342,13 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_oldtype = E::handle(HandleKind::Datatype, oldtype);
-            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Direction::Out);
+            let mut v_newtype = Handles::<E, 1>::new(
+                HandleKind::Datatype,
+                newtype,
+                1,
+                Direction::Out
+            );
+            v_newtype.convert_arguments();
             let callee: unsafe extern "C" fn(
                 c_int,
                 *mut u8,
@@ -12382,7 +13384,13 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_oldtype = E::handle(HandleKind::Datatype, oldtype);
-            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Direction::Out);
+            let mut v_newtype = Handles::<E, 1>::new(
+                HandleKind::Datatype,
+                newtype,
+                1,
+                Direction::Out
+            );
+            v_newtype.convert_arguments();
             let callee: unsafe extern "C" fn(
                 i64,
                 *mut u8,
@@ -12416,12 +13424,13 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_typeclass = value::<E>(Domain::TypeClass, typeclass);
-            let mut v_datatype = Handles::<E>::new(
+            let mut v_datatype = Handles::<E, 1>::new(
                 HandleKind::Datatype,
                 datatype,
                 1,
                 Direction::Out
             );
+            v_datatype.convert_arguments();
             let callee: unsafe extern "C" fn(
                 c_int,
                 c_int,
@@ -12506,7 +13515,13 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_oldtype = E::handle(HandleKind::Datatype, oldtype);
-            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Direction::Out);
+            let mut v_newtype = Handles::<E, 1>::new(
+                HandleKind::Datatype,
+                newtype,
+                1,
+                Direction::Out
+            );
+            v_newtype.convert_arguments();
             let callee: unsafe extern "C" fn(
                 c_int,
                 c_int,
@@ -12536,7 +13551,13 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_oldtype = E::handle(HandleKind::Datatype, oldtype);
-            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Direction::Out);
+            let mut v_newtype = Handles::<E, 1>::new(
+                HandleKind::Datatype,
+                newtype,
+                1,
+                Direction::Out
+            );
+            v_newtype.convert_arguments();
             let callee: unsafe extern "C" fn(
                 i64,
                 i64,
@@ -12584,7 +13605,13 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_oldtype = E::handle(HandleKind::Datatype, oldtype);
-            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Direction::Out);
+            let mut v_newtype = Handles::<E, 1>::new(
+                HandleKind::Datatype,
+                newtype,
+                1,
+                Direction::Out
+            );
+            v_newtype.convert_arguments();
             let callee: unsafe extern "C" fn(
                 c_int,
                 *mut u8,
@@ -12620,7 +13647,13 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_oldtype = E::handle(HandleKind::Datatype, oldtype);
-            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Direction::Out);
+            let mut v_newtype = Handles::<E, 1>::new(
+                HandleKind::Datatype,
+                newtype,
+                1,
+                Direction::Out
+            );
+            v_newtype.convert_arguments();
             let callee: unsafe extern "C" fn(
                 c_int,
                 c_int,
@@ -12667,13 +13700,20 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_array_of_types = Handles::<E>::new(
+            let mut v_array_of_types = Handles::<E, 64>::new(
                 HandleKind::Datatype,
                 array_of_types,
                 number(count),
                 Direction::In
             );
-            let mut v_newtype = Handles::<E>::new(HandleKind::Datatype, newtype, 1, Direction::Out);
+            v_array_of_types.convert_arguments();
+            let mut v_newtype = Handles::<E, 1>::new(
+                HandleKind::Datatype,
+                newtype,
+                1,
+                Direction::Out
+            );
+            v_newtype.convert_arguments();
             let callee: unsafe extern "C" fn(
                 c_int,
                 *mut u8,
@@ -12742,7 +13782,8 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_op = Handles::<E>::new(HandleKind::Op, op, 1, Direction::Out);
+            let mut v_op = Handles::<E, 1>::new(HandleKind::Op, op, 1, Direction::Out);
+            v_op.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -12767,7 +13808,8 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_op = Handles::<E>::new(HandleKind::Op, op, 1, Direction::Out);
+            let mut v_op = Handles::<E, 1>::new(HandleKind::Op, op, 1, Direction::Out);
+            v_op.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -12875,12 +13917,13 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_errhandler = Handles::<E>::new(
+            let mut v_errhandler = Handles::<E, 1>::new(
                 HandleKind::Errhandler,
                 errhandler,
                 1,
                 Direction::Out
             );
+            v_errhandler.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8
@@ -12904,12 +13947,13 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_errhandler = Handles::<E>::new(
+            let mut v_errhandler = Handles::<E, 1>::new(
                 HandleKind::Errhandler,
                 errhandler,
                 1,
                 Direction::Out
             );
+            v_errhandler.convert_arguments();
             let callee: unsafe extern "C" fn(u64, *mut u8) -> c_int = core::mem::transmute(
                 E::callee(347)
             );
@@ -12950,12 +13994,13 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_errhandler = Handles::<E>::new(
+            let mut v_errhandler = Handles::<E, 1>::new(
                 HandleKind::Errhandler,
                 errhandler,
                 1,
                 Direction::Out
             );
+            v_errhandler.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8
@@ -12976,12 +14021,13 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_errhandler = Handles::<E>::new(
+            let mut v_errhandler = Handles::<E, 1>::new(
                 HandleKind::Errhandler,
                 errhandler,
                 1,
                 Direction::Out
             );
+            v_errhandler.convert_arguments();
             let callee: unsafe extern "C" fn(u64, *mut u8) -> c_int = core::mem::transmute(
                 E::callee(350)
             );
@@ -13019,7 +14065,8 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_info = Handles::<E>::new(HandleKind::Info, info, 1, Direction::Out);
+            let mut v_info = Handles::<E, 1>::new(HandleKind::Info, info, 1, Direction::Out);
+            v_info.convert_arguments();
             let callee: unsafe extern "C" fn(*mut u8) -> c_int = core::mem::transmute(
                 E::callee(352)
             );
@@ -13042,7 +14089,8 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_info = Handles::<E>::new(HandleKind::Info, info, 1, Direction::Out);
+            let mut v_info = Handles::<E, 1>::new(HandleKind::Info, info, 1, Direction::Out);
+            v_info.convert_arguments();
             let callee: unsafe extern "C" fn(
                 c_int,
                 *mut u8,
@@ -13082,7 +14130,8 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_newinfo = Handles::<E>::new(HandleKind::Info, newinfo, 1, Direction::Out);
+            let mut v_newinfo = Handles::<E, 1>::new(HandleKind::Info, newinfo, 1, Direction::Out);
+            v_newinfo.convert_arguments();
             let callee: unsafe extern "C" fn(u64, *mut u8) -> c_int = core::mem::transmute(
                 E::callee(355)
             );
@@ -13254,12 +14303,13 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_comm_keyval = Integers::<E>::new(
+            let mut v_comm_keyval = Integers::<E, 1>::new(
                 Domain::Keyval,
                 comm_keyval,
                 1,
                 Direction::Out
             );
+            v_comm_keyval.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -13305,12 +14355,13 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_comm_keyval = Integers::<E>::new(
+            let mut v_comm_keyval = Integers::<E, 1>::new(
                 Domain::Keyval,
                 comm_keyval,
                 1,
                 Direction::InOut
             );
+            v_comm_keyval.convert_arguments();
             let callee: unsafe extern "C" fn(*mut u8) -> c_int = core::mem::transmute(
                 E::callee(364)
             );
@@ -13386,12 +14437,13 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_type_keyval = Integers::<E>::new(
+            let mut v_type_keyval = Integers::<E, 1>::new(
                 Domain::Keyval,
                 type_keyval,
                 1,
                 Direction::Out
             );
+            v_type_keyval.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -13440,12 +14492,13 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_type_keyval = Integers::<E>::new(
+            let mut v_type_keyval = Integers::<E, 1>::new(
                 Domain::Keyval,
                 type_keyval,
                 1,
                 Direction::InOut
             );
+            v_type_keyval.convert_arguments();
             let callee: unsafe extern "C" fn(*mut u8) -> c_int = core::mem::transmute(
                 E::callee(369)
             );
@@ -13592,7 +14645,8 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_keyval = Integers::<E>::new(Domain::Keyval, keyval, 1, Direction::Out);
+            let mut v_keyval = Integers::<E, 1>::new(Domain::Keyval, keyval, 1, Direction::Out);
+            v_keyval.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -13614,7 +14668,8 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_keyval = Integers::<E>::new(Domain::Keyval, keyval, 1, Direction::InOut);
+            let mut v_keyval = Integers::<E, 1>::new(Domain::Keyval, keyval, 1, Direction::InOut);
+            v_keyval.convert_arguments();
             let callee: unsafe extern "C" fn(*mut u8) -> c_int = core::mem::transmute(
                 E::callee(376)
             );
@@ -13633,7 +14688,8 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_comm = Handles::<E>::new(HandleKind::Comm, comm, 1, Direction::InOut);
+            let mut v_comm = Handles::<E, 1>::new(HandleKind::Comm, comm, 1, Direction::InOut);
+            v_comm.convert_arguments();
             let callee: unsafe extern "C" fn(*mut u8) -> c_int = core::mem::transmute(
                 E::callee(377)
             );
@@ -13652,7 +14708,8 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_comm = Handles::<E>::new(HandleKind::Comm, comm, 1, Direction::InOut);
+            let mut v_comm = Handles::<E, 1>::new(HandleKind::Comm, comm, 1, Direction::InOut);
+            v_comm.convert_arguments();
             let callee: unsafe extern "C" fn(*mut u8) -> c_int = core::mem::transmute(
                 E::callee(378)
             );
@@ -13671,12 +14728,13 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_errhandler = Handles::<E>::new(
+            let mut v_errhandler = Handles::<E, 1>::new(
                 HandleKind::Errhandler,
                 errhandler,
                 1,
                 Direction::InOut
             );
+            v_errhandler.convert_arguments();
             let callee: unsafe extern "C" fn(*mut u8) -> c_int = core::mem::transmute(
                 E::callee(379)
             );
@@ -13695,7 +14753,8 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_group = Handles::<E>::new(HandleKind::Group, group, 1, Direction::InOut);
+            let mut v_group = Handles::<E, 1>::new(HandleKind::Group, group, 1, Direction::InOut);
+            v_group.convert_arguments();
             let callee: unsafe extern "C" fn(*mut u8) -> c_int = core::mem::transmute(
                 E::callee(380)
             );
@@ -13714,7 +14773,8 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_info = Handles::<E>::new(HandleKind::Info, info, 1, Direction::InOut);
+            let mut v_info = Handles::<E, 1>::new(HandleKind::Info, info, 1, Direction::InOut);
+            v_info.convert_arguments();
             let callee: unsafe extern "C" fn(*mut u8) -> c_int = core::mem::transmute(
                 E::callee(381)
             );
@@ -13733,7 +14793,8 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_op = Handles::<E>::new(HandleKind::Op, op, 1, Direction::InOut);
+            let mut v_op = Handles::<E, 1>::new(HandleKind::Op, op, 1, Direction::InOut);
+            v_op.convert_arguments();
             let callee: unsafe extern "C" fn(*mut u8) -> c_int = core::mem::transmute(
                 E::callee(382)
             );
@@ -13752,12 +14813,13 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_request = Handles::<E>::new(
+            let mut v_request = Handles::<E, 1>::new(
                 HandleKind::Request,
                 request,
                 1,
                 Direction::InOut
             );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(*mut u8) -> c_int = core::mem::transmute(
                 E::callee(383)
             );
@@ -13776,12 +14838,13 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_datatype = Handles::<E>::new(
+            let mut v_datatype = Handles::<E, 1>::new(
                 HandleKind::Datatype,
                 datatype,
                 1,
                 Direction::InOut
             );
+            v_datatype.convert_arguments();
             let callee: unsafe extern "C" fn(*mut u8) -> c_int = core::mem::transmute(
                 E::callee(384)
             );
@@ -14119,7 +15182,8 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_info = Handles::<E>::new(HandleKind::Info, info, 1, Direction::Out);
+            let mut v_info = Handles::<E, 1>::new(HandleKind::Info, info, 1, Direction::Out);
+            v_info.convert_arguments();
             let callee: unsafe extern "C" fn(*mut u8) -> c_int = core::mem::transmute(
                 E::callee(413)
             );
@@ -14520,7 +15584,13 @@ mod procedures {
             let v_target_datatype = E::handle(HandleKind::Datatype, target_datatype);
             let v_op = E::handle(HandleKind::Op, op);
             let v_win = E::handle(HandleKind::Win, win);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -14574,7 +15644,13 @@ mod procedures {
             let v_target_rank = value::<E>(Domain::Rank, target_rank);
             let v_target_datatype = E::handle(HandleKind::Datatype, target_datatype);
             let v_win = E::handle(HandleKind::Win, win);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -14633,7 +15709,13 @@ mod procedures {
             let v_target_datatype = E::handle(HandleKind::Datatype, target_datatype);
             let v_op = E::handle(HandleKind::Op, op);
             let v_win = E::handle(HandleKind::Win, win);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -14693,7 +15775,13 @@ mod procedures {
             let v_target_rank = value::<E>(Domain::Rank, target_rank);
             let v_target_datatype = E::handle(HandleKind::Datatype, target_datatype);
             let v_win = E::handle(HandleKind::Win, win);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 c_int,
@@ -14739,7 +15827,8 @@ mod procedures {
             let _guard = E::guard();
             let v_info = E::handle(HandleKind::Info, info);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_win = Handles::<E>::new(HandleKind::Win, win, 1, Direction::Out);
+            let mut v_win = Handles::<E, 1>::new(HandleKind::Win, win, 1, Direction::Out);
+            v_win.convert_arguments();
             let callee: unsafe extern "C" fn(
                 isize,
                 c_int,
@@ -14772,7 +15861,8 @@ mod procedures {
             let _guard = E::guard();
             let v_info = E::handle(HandleKind::Info, info);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_win = Handles::<E>::new(HandleKind::Win, win, 1, Direction::Out);
+            let mut v_win = Handles::<E, 1>::new(HandleKind::Win, win, 1, Direction::Out);
+            v_win.convert_arguments();
             let callee: unsafe extern "C" fn(
                 isize,
                 c_int,
@@ -14864,7 +15954,8 @@ mod procedures {
             let _guard = E::guard();
             let v_info = E::handle(HandleKind::Info, info);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_win = Handles::<E>::new(HandleKind::Win, win, 1, Direction::Out);
+            let mut v_win = Handles::<E, 1>::new(HandleKind::Win, win, 1, Direction::Out);
+            v_win.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 isize,
@@ -14894,7 +15985,8 @@ mod procedures {
             let _guard = E::guard();
             let v_info = E::handle(HandleKind::Info, info);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_win = Handles::<E>::new(HandleKind::Win, win, 1, Direction::Out);
+            let mut v_win = Handles::<E, 1>::new(HandleKind::Win, win, 1, Direction::Out);
+            v_win.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
                 u64,
@@ -14918,12 +16010,13 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_errhandler = Handles::<E>::new(
+            let mut v_errhandler = Handles::<E, 1>::new(
                 HandleKind::Errhandler,
                 errhandler,
                 1,
                 Direction::Out
             );
+            v_errhandler.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8
@@ -14948,12 +16041,13 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_win_keyval = Integers::<E>::new(
+            let mut v_win_keyval = Integers::<E, 1>::new(
                 Domain::Keyval,
                 win_keyval,
                 1,
                 Direction::Out
             );
+            v_win_keyval.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -15106,7 +16200,8 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_win = Handles::<E>::new(HandleKind::Win, win, 1, Direction::InOut);
+            let mut v_win = Handles::<E, 1>::new(HandleKind::Win, win, 1, Direction::InOut);
+            v_win.convert_arguments();
             let callee: unsafe extern "C" fn(*mut u8) -> c_int = core::mem::transmute(
                 E::callee(443)
             );
@@ -15125,12 +16220,13 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_win_keyval = Integers::<E>::new(
+            let mut v_win_keyval = Integers::<E, 1>::new(
                 Domain::Keyval,
                 win_keyval,
                 1,
                 Direction::InOut
             );
+            v_win_keyval.convert_arguments();
             let callee: unsafe extern "C" fn(*mut u8) -> c_int = core::mem::transmute(
                 E::callee(444)
             );
@@ -15180,12 +16276,13 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_win = E::handle(HandleKind::Win, win);
-            let mut v_errhandler = Handles::<E>::new(
+            let mut v_errhandler = Handles::<E, 1>::new(
                 HandleKind::Errhandler,
                 errhandler,
                 1,
                 Direction::Out
             );
+            v_errhandler.convert_arguments();
             let callee: unsafe extern "C" fn(u64, *mut u8) -> c_int = core::mem::transmute(
                 E::callee(446)
             );
@@ -15205,7 +16302,8 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_win = E::handle(HandleKind::Win, win);
-            let mut v_group = Handles::<E>::new(HandleKind::Group, group, 1, Direction::Out);
+            let mut v_group = Handles::<E, 1>::new(HandleKind::Group, group, 1, Direction::Out);
+            v_group.convert_arguments();
             let callee: unsafe extern "C" fn(u64, *mut u8) -> c_int = core::mem::transmute(
                 E::callee(447)
             );
@@ -15225,7 +16323,13 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_win = E::handle(HandleKind::Win, win);
-            let mut v_info_used = Handles::<E>::new(HandleKind::Info, info_used, 1, Direction::Out);
+            let mut v_info_used = Handles::<E, 1>::new(
+                HandleKind::Info,
+                info_used,
+                1,
+                Direction::Out
+            );
+            v_info_used.convert_arguments();
             let callee: unsafe extern "C" fn(u64, *mut u8) -> c_int = core::mem::transmute(
                 E::callee(448)
             );
@@ -15577,12 +16681,13 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_errhandler = Handles::<E>::new(
+            let mut v_errhandler = Handles::<E, 1>::new(
                 HandleKind::Errhandler,
                 errhandler,
                 1,
                 Direction::Out
             );
+            v_errhandler.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8
@@ -15625,12 +16730,13 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_fh = E::handle(HandleKind::File, fh);
-            let mut v_errhandler = Handles::<E>::new(
+            let mut v_errhandler = Handles::<E, 1>::new(
                 HandleKind::Errhandler,
                 errhandler,
                 1,
                 Direction::Out
             );
+            v_errhandler.convert_arguments();
             let callee: unsafe extern "C" fn(u64, *mut u8) -> c_int = core::mem::transmute(
                 E::callee(467)
             );
@@ -15658,7 +16764,8 @@ mod procedures {
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_amode = value::<E>(Domain::FileMode, amode);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_fh = Handles::<E>::new(HandleKind::File, fh, 1, Direction::Out);
+            let mut v_fh = Handles::<E, 1>::new(HandleKind::File, fh, 1, Direction::Out);
+            v_fh.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
                 *mut u8,
@@ -15681,7 +16788,8 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_fh = Handles::<E>::new(HandleKind::File, fh, 1, Direction::InOut);
+            let mut v_fh = Handles::<E, 1>::new(HandleKind::File, fh, 1, Direction::InOut);
+            v_fh.convert_arguments();
             let callee: unsafe extern "C" fn(*mut u8) -> c_int = core::mem::transmute(
                 E::callee(469)
             );
@@ -15773,7 +16881,8 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_fh = E::handle(HandleKind::File, fh);
-            let mut v_group = Handles::<E>::new(HandleKind::Group, group, 1, Direction::Out);
+            let mut v_group = Handles::<E, 1>::new(HandleKind::Group, group, 1, Direction::Out);
+            v_group.convert_arguments();
             let callee: unsafe extern "C" fn(u64, *mut u8) -> c_int = core::mem::transmute(
                 E::callee(474)
             );
@@ -15793,7 +16902,8 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_fh = E::handle(HandleKind::File, fh);
-            let mut v_amode = Integers::<E>::new(Domain::FileMode, amode, 1, Direction::Out);
+            let mut v_amode = Integers::<E, 1>::new(Domain::FileMode, amode, 1, Direction::Out);
+            v_amode.convert_arguments();
             let callee: unsafe extern "C" fn(u64, *mut u8) -> c_int = core::mem::transmute(
                 E::callee(475)
             );
@@ -15832,7 +16942,13 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_fh = E::handle(HandleKind::File, fh);
-            let mut v_info_used = Handles::<E>::new(HandleKind::Info, info_used, 1, Direction::Out);
+            let mut v_info_used = Handles::<E, 1>::new(
+                HandleKind::Info,
+                info_used,
+                1,
+                Direction::Out
+            );
+            v_info_used.convert_arguments();
             let callee: unsafe extern "C" fn(u64, *mut u8) -> c_int = core::mem::transmute(
                 E::callee(477)
             );
@@ -15892,13 +17008,15 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_fh = E::handle(HandleKind::File, fh);
-            let mut v_etype = Handles::<E>::new(HandleKind::Datatype, etype, 1, Direction::Out);
-            let mut v_filetype = Handles::<E>::new(
+            let mut v_etype = Handles::<E, 1>::new(HandleKind::Datatype, etype, 1, Direction::Out);
+            v_etype.convert_arguments();
+            let mut v_filetype = Handles::<E, 1>::new(
                 HandleKind::Datatype,
                 filetype,
                 1,
                 Direction::Out
             );
+            v_filetype.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
                 *mut u8,
@@ -15938,7 +17056,8 @@ mod procedures {
             let v_fh = E::handle(HandleKind::File, fh);
             let v_buf = pointer::<E>(Pointer::Buffer, buf);
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::Out);
+            let mut v_status = Statuses::<E, 1>::new(Pointer::Status, status, 1, Direction::Out);
+            v_status.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
                 i64,
@@ -15972,7 +17091,8 @@ mod procedures {
             let v_fh = E::handle(HandleKind::File, fh);
             let v_buf = pointer::<E>(Pointer::Buffer, buf);
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::Out);
+            let mut v_status = Statuses::<E, 1>::new(Pointer::Status, status, 1, Direction::Out);
+            v_status.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
                 i64,
@@ -16006,7 +17126,8 @@ mod procedures {
             let v_fh = E::handle(HandleKind::File, fh);
             let v_buf = pointer::<E>(Pointer::Buffer, buf);
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::Out);
+            let mut v_status = Statuses::<E, 1>::new(Pointer::Status, status, 1, Direction::Out);
+            v_status.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
                 i64,
@@ -16040,7 +17161,8 @@ mod procedures {
             let v_fh = E::handle(HandleKind::File, fh);
             let v_buf = pointer::<E>(Pointer::Buffer, buf);
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::Out);
+            let mut v_status = Statuses::<E, 1>::new(Pointer::Status, status, 1, Direction::Out);
+            v_status.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
                 i64,
@@ -16074,7 +17196,13 @@ mod procedures {
             let v_fh = E::handle(HandleKind::File, fh);
             let v_buf = pointer::<E>(Pointer::Buffer, buf);
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
                 i64,
@@ -16108,7 +17236,13 @@ mod procedures {
             let v_fh = E::handle(HandleKind::File, fh);
             let v_buf = pointer::<E>(Pointer::Buffer, buf);
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
                 i64,
@@ -16142,7 +17276,13 @@ mod procedures {
             let v_fh = E::handle(HandleKind::File, fh);
             let v_buf = pointer::<E>(Pointer::Buffer, buf);
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
                 i64,
@@ -16176,7 +17316,13 @@ mod procedures {
             let v_fh = E::handle(HandleKind::File, fh);
             let v_buf = pointer::<E>(Pointer::Buffer, buf);
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
                 i64,
@@ -16209,7 +17355,8 @@ mod procedures {
             let v_fh = E::handle(HandleKind::File, fh);
             let v_buf = pointer::<E>(Pointer::Buffer, buf);
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::Out);
+            let mut v_status = Statuses::<E, 1>::new(Pointer::Status, status, 1, Direction::Out);
+            v_status.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
                 *mut u8,
@@ -16241,7 +17388,8 @@ mod procedures {
             let v_fh = E::handle(HandleKind::File, fh);
             let v_buf = pointer::<E>(Pointer::Buffer, buf);
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::Out);
+            let mut v_status = Statuses::<E, 1>::new(Pointer::Status, status, 1, Direction::Out);
+            v_status.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
                 *mut u8,
@@ -16273,7 +17421,8 @@ mod procedures {
             let v_fh = E::handle(HandleKind::File, fh);
             let v_buf = pointer::<E>(Pointer::Buffer, buf);
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::Out);
+            let mut v_status = Statuses::<E, 1>::new(Pointer::Status, status, 1, Direction::Out);
+            v_status.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
                 *mut u8,
@@ -16305,7 +17454,8 @@ mod procedures {
             let v_fh = E::handle(HandleKind::File, fh);
             let v_buf = pointer::<E>(Pointer::Buffer, buf);
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::Out);
+            let mut v_status = Statuses::<E, 1>::new(Pointer::Status, status, 1, Direction::Out);
+            v_status.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
                 *mut u8,
@@ -16337,7 +17487,13 @@ mod procedures {
             let v_fh = E::handle(HandleKind::File, fh);
             let v_buf = pointer::<E>(Pointer::Buffer, buf);
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
                 *mut u8,
@@ -16369,7 +17525,13 @@ mod procedures {
             let v_fh = E::handle(HandleKind::File, fh);
             let v_buf = pointer::<E>(Pointer::Buffer, buf);
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
                 *mut u8,
@@ -16401,7 +17563,13 @@ mod procedures {
             let v_fh = E::handle(HandleKind::File, fh);
             let v_buf = pointer::<E>(Pointer::Buffer, buf);
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
                 *mut u8,
@@ -16433,7 +17601,13 @@ mod procedures {
             let v_fh = E::handle(HandleKind::File, fh);
             let v_buf = pointer::<E>(Pointer::Buffer, buf);
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
                 *mut u8,
@@ -16528,7 +17702,8 @@ mod procedures {
             let v_fh = E::handle(HandleKind::File, fh);
             let v_buf = pointer::<E>(Pointer::Buffer, buf);
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::Out);
+            let mut v_status = Statuses::<E, 1>::new(Pointer::Status, status, 1, Direction::Out);
+            v_status.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
                 *mut u8,
@@ -16560,7 +17735,8 @@ mod procedures {
             let v_fh = E::handle(HandleKind::File, fh);
             let v_buf = pointer::<E>(Pointer::Buffer, buf);
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::Out);
+            let mut v_status = Statuses::<E, 1>::new(Pointer::Status, status, 1, Direction::Out);
+            v_status.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
                 *mut u8,
@@ -16592,7 +17768,13 @@ mod procedures {
             let v_fh = E::handle(HandleKind::File, fh);
             let v_buf = pointer::<E>(Pointer::Buffer, buf);
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
                 *mut u8,
@@ -16624,7 +17806,13 @@ mod procedures {
             let v_fh = E::handle(HandleKind::File, fh);
             let v_buf = pointer::<E>(Pointer::Buffer, buf);
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
-            let mut v_request = Handles::<E>::new(HandleKind::Request, request, 1, Direction::Out);
+            let mut v_request = Handles::<E, 1>::new(
+                HandleKind::Request,
+                request,
+                1,
+                Direction::Out
+            );
+            v_request.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
                 *mut u8,
@@ -16656,7 +17844,8 @@ mod procedures {
             let v_fh = E::handle(HandleKind::File, fh);
             let v_buf = pointer::<E>(Pointer::Buffer, buf);
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::Out);
+            let mut v_status = Statuses::<E, 1>::new(Pointer::Status, status, 1, Direction::Out);
+            v_status.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
                 *mut u8,
@@ -16688,7 +17877,8 @@ mod procedures {
             let v_fh = E::handle(HandleKind::File, fh);
             let v_buf = pointer::<E>(Pointer::Buffer, buf);
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::Out);
+            let mut v_status = Statuses::<E, 1>::new(Pointer::Status, status, 1, Direction::Out);
+            v_status.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
                 *mut u8,
@@ -16793,7 +17983,8 @@ mod procedures {
             let _guard = E::guard();
             let v_fh = E::handle(HandleKind::File, fh);
             let v_buf = pointer::<E>(Pointer::Buffer, buf);
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::Out);
+            let mut v_status = Statuses::<E, 1>::new(Pointer::Status, status, 1, Direction::Out);
+            v_status.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
                 *mut u8,
@@ -16850,7 +18041,8 @@ mod procedures {
             let _guard = E::guard();
             let v_fh = E::handle(HandleKind::File, fh);
             let v_buf = pointer::<E>(Pointer::Buffer, buf);
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::Out);
+            let mut v_status = Statuses::<E, 1>::new(Pointer::Status, status, 1, Direction::Out);
+            v_status.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
                 *mut u8,
@@ -16905,7 +18097,8 @@ mod procedures {
             let _guard = E::guard();
             let v_fh = E::handle(HandleKind::File, fh);
             let v_buf = pointer::<E>(Pointer::Buffer, buf);
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::Out);
+            let mut v_status = Statuses::<E, 1>::new(Pointer::Status, status, 1, Direction::Out);
+            v_status.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
                 *mut u8,
@@ -16960,7 +18153,8 @@ mod procedures {
             let _guard = E::guard();
             let v_fh = E::handle(HandleKind::File, fh);
             let v_buf = pointer::<E>(Pointer::Buffer, buf);
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::Out);
+            let mut v_status = Statuses::<E, 1>::new(Pointer::Status, status, 1, Direction::Out);
+            v_status.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
                 *mut u8,
@@ -17015,7 +18209,8 @@ mod procedures {
             let _guard = E::guard();
             let v_fh = E::handle(HandleKind::File, fh);
             let v_buf = pointer::<E>(Pointer::Buffer, buf);
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::Out);
+            let mut v_status = Statuses::<E, 1>::new(Pointer::Status, status, 1, Direction::Out);
+            v_status.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
                 *mut u8,
@@ -17070,7 +18265,8 @@ mod procedures {
             let _guard = E::guard();
             let v_fh = E::handle(HandleKind::File, fh);
             let v_buf = pointer::<E>(Pointer::Buffer, buf);
-            let mut v_status = Statuses::<E>::new(Pointer::Status, status, 1, Direction::Out);
+            let mut v_status = Statuses::<E, 1>::new(Pointer::Status, status, 1, Direction::Out);
+            v_status.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
                 *mut u8,
@@ -17210,7 +18406,8 @@ mod procedures {
             let v_group = E::handle(HandleKind::Group, group);
             let v_info = E::handle(HandleKind::Info, info);
             let v_errhandler = E::handle(HandleKind::Errhandler, errhandler);
-            let mut v_newcomm = Handles::<E>::new(HandleKind::Comm, newcomm, 1, Direction::Out);
+            let mut v_newcomm = Handles::<E, 1>::new(HandleKind::Comm, newcomm, 1, Direction::Out);
+            v_newcomm.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
                 *mut u8,
@@ -17238,7 +18435,13 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_session = E::handle(HandleKind::Session, session);
-            let mut v_newgroup = Handles::<E>::new(HandleKind::Group, newgroup, 1, Direction::Out);
+            let mut v_newgroup = Handles::<E, 1>::new(
+                HandleKind::Group,
+                newgroup,
+                1,
+                Direction::Out
+            );
+            v_newgroup.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
                 *mut u8,
@@ -17274,12 +18477,13 @@ mod procedures {
             let v_remote_leader = value::<E>(Domain::Rank, remote_leader);
             let v_info = E::handle(HandleKind::Info, info);
             let v_errhandler = E::handle(HandleKind::Errhandler, errhandler);
-            let mut v_newintercomm = Handles::<E>::new(
+            let mut v_newintercomm = Handles::<E, 1>::new(
                 HandleKind::Comm,
                 newintercomm,
                 1,
                 Direction::Out
             );
+            v_newintercomm.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
                 c_int,
@@ -17339,12 +18543,13 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_errhandler = Handles::<E>::new(
+            let mut v_errhandler = Handles::<E, 1>::new(
                 HandleKind::Errhandler,
                 errhandler,
                 1,
                 Direction::Out
             );
+            v_errhandler.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8
@@ -17364,12 +18569,13 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_session = Handles::<E>::new(
+            let mut v_session = Handles::<E, 1>::new(
                 HandleKind::Session,
                 session,
                 1,
                 Direction::InOut
             );
+            v_session.convert_arguments();
             let callee: unsafe extern "C" fn(*mut u8) -> c_int = core::mem::transmute(
                 E::callee(529)
             );
@@ -17392,12 +18598,13 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_session = E::handle(HandleKind::Session, session);
-            let mut v_errhandler = Handles::<E>::new(
+            let mut v_errhandler = Handles::<E, 1>::new(
                 HandleKind::Errhandler,
                 errhandler,
                 1,
                 Direction::Out
             );
+            v_errhandler.convert_arguments();
             let callee: unsafe extern "C" fn(u64, *mut u8) -> c_int = core::mem::transmute(
                 E::callee(530)
             );
@@ -17420,7 +18627,13 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_session = E::handle(HandleKind::Session, session);
-            let mut v_info_used = Handles::<E>::new(HandleKind::Info, info_used, 1, Direction::Out);
+            let mut v_info_used = Handles::<E, 1>::new(
+                HandleKind::Info,
+                info_used,
+                1,
+                Direction::Out
+            );
+            v_info_used.convert_arguments();
             let callee: unsafe extern "C" fn(u64, *mut u8) -> c_int = core::mem::transmute(
                 E::callee(531)
             );
@@ -17498,7 +18711,13 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_session = E::handle(HandleKind::Session, session);
-            let mut v_info_used = Handles::<E>::new(HandleKind::Info, info_used, 1, Direction::Out);
+            let mut v_info_used = Handles::<E, 1>::new(
+                HandleKind::Info,
+                info_used,
+                1,
+                Direction::Out
+            );
+            v_info_used.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
                 *mut u8,
@@ -17525,7 +18744,13 @@ mod procedures {
             let _guard = E::guard();
             let v_info = E::handle(HandleKind::Info, info);
             let v_errhandler = E::handle(HandleKind::Errhandler, errhandler);
-            let mut v_session = Handles::<E>::new(HandleKind::Session, session, 1, Direction::Out);
+            let mut v_session = Handles::<E, 1>::new(
+                HandleKind::Session,
+                session,
+                1,
+                Direction::Out
+            );
+            v_session.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
                 u64,
@@ -17613,7 +18838,8 @@ mod procedures {
             let v_info = E::handle(HandleKind::Info, info);
             let v_root = value::<E>(Domain::Rank, root);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_newcomm = Handles::<E>::new(HandleKind::Comm, newcomm, 1, Direction::Out);
+            let mut v_newcomm = Handles::<E, 1>::new(HandleKind::Comm, newcomm, 1, Direction::Out);
+            v_newcomm.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 u64,
@@ -17645,7 +18871,8 @@ mod procedures {
             let v_info = E::handle(HandleKind::Info, info);
             let v_root = value::<E>(Domain::Rank, root);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_newcomm = Handles::<E>::new(HandleKind::Comm, newcomm, 1, Direction::Out);
+            let mut v_newcomm = Handles::<E, 1>::new(HandleKind::Comm, newcomm, 1, Direction::Out);
+            v_newcomm.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 u64,
@@ -17668,7 +18895,8 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_parent = Handles::<E>::new(HandleKind::Comm, parent, 1, Direction::Out);
+            let mut v_parent = Handles::<E, 1>::new(HandleKind::Comm, parent, 1, Direction::Out);
+            v_parent.convert_arguments();
             let callee: unsafe extern "C" fn(*mut u8) -> c_int = core::mem::transmute(
                 E::callee(541)
             );
@@ -17687,7 +18915,13 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_intercomm = Handles::<E>::new(HandleKind::Comm, intercomm, 1, Direction::Out);
+            let mut v_intercomm = Handles::<E, 1>::new(
+                HandleKind::Comm,
+                intercomm,
+                1,
+                Direction::Out
+            );
+            v_intercomm.convert_arguments();
             let callee: unsafe extern "C" fn(
                 c_int,
                 *mut u8
@@ -17719,7 +18953,13 @@ mod procedures {
             let v_info = E::handle(HandleKind::Info, info);
             let v_root = value::<E>(Domain::Rank, root);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_intercomm = Handles::<E>::new(HandleKind::Comm, intercomm, 1, Direction::Out);
+            let mut v_intercomm = Handles::<E, 1>::new(
+                HandleKind::Comm,
+                intercomm,
+                1,
+                Direction::Out
+            );
+            v_intercomm.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
                 *mut u8,
@@ -17766,13 +19006,20 @@ mod procedures {
             let _guard = E::guard();
             let v_root = value::<E>(Domain::Rank, root);
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_array_of_info = Handles::<E>::new(
+            let mut v_array_of_info = Handles::<E, 64>::new(
                 HandleKind::Info,
                 array_of_info,
                 number(count) * usize::from(E::rank(v_comm) == v_root),
                 Direction::In
             );
-            let mut v_intercomm = Handles::<E>::new(HandleKind::Comm, intercomm, 1, Direction::Out);
+            v_array_of_info.convert_arguments();
+            let mut v_intercomm = Handles::<E, 1>::new(
+                HandleKind::Comm,
+                intercomm,
+                1,
+                Direction::Out
+            );
+            v_intercomm.convert_arguments();
             let callee: unsafe extern "C" fn(
                 c_int,
                 *mut u8,
@@ -17963,12 +19210,13 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_datatype = Handles::<E>::new(
+            let mut v_datatype = Handles::<E, 1>::new(
                 HandleKind::Datatype,
                 datatype,
                 1,
                 Direction::Out
             );
+            v_datatype.convert_arguments();
             let callee: unsafe extern "C" fn(
                 c_int,
                 *mut u8,
@@ -18305,12 +19553,13 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_datatype = Handles::<E>::new(
+            let mut v_datatype = Handles::<E, 1>::new(
                 HandleKind::Datatype,
                 datatype,
                 1,
                 Direction::Out
             );
+            v_datatype.convert_arguments();
             let callee: unsafe extern "C" fn(
                 c_int,
                 *mut u8,

@@ -1,6 +1,7 @@
 //! Handles of a program with another ABI than Open MPI's, and their virtual handles. Plain data.
 
 use crate::runtime_state::StateCell;
+use std::cell::Cell;
 use std::collections::HashMap;
 
 /// Number of kinds of handles.
@@ -10,8 +11,11 @@ pub(super) const KINDS: usize = 11;
 pub struct ForeignHandles {
     /// Predefined handles; `None` until [`connect`](super::connect), and with Open MPI's ABI.
     pub(super) predefined: StateCell<Option<PredefinedHandles>>,
-    /// Most recent translation of each kind of handle.
-    pub(super) recent: StateCell<[RecentTranslation; KINDS]>,
+    /// Handle of the created object number 0, by kind, where handles are integers; zero until
+    /// [`connect`](super::connect).
+    pub(super) created: [Cell<u32>; KINDS],
+    /// Most recent translation of a predefined handle, for each kind.
+    pub(super) recent: [Cell<RecentTranslation>; KINDS],
 }
 
 /// Most recent translation of one kind of handle; `virtual_handle` is zero if there is none.
@@ -26,12 +30,13 @@ impl ForeignHandles {
     pub const fn start() -> ForeignHandles {
         ForeignHandles {
             predefined: StateCell::new(None),
-            recent: StateCell::new(
-                [RecentTranslation {
+            created: [const { Cell::new(0) }; KINDS],
+            recent: [const {
+                Cell::new(RecentTranslation {
                     program_handle: 0,
                     virtual_handle: 0,
-                }; KINDS],
-            ),
+                })
+            }; KINDS],
         }
     }
 }
@@ -42,6 +47,4 @@ pub(super) struct PredefinedHandles {
     pub(super) inward: [HashMap<u64, u64>; KINDS],
     /// The program's values, by the index of the data symbol.
     pub(super) outward: Vec<u64>,
-    /// Null handles, by kind.
-    pub(super) null: [u64; KINDS],
 }

@@ -9,6 +9,7 @@ use understudy_mpi::real_types::Status;
 /// True if the program has another ABI than Open MPI's.
 ///
 /// The program and its MPI library always have the same ABI.
+#[inline]
 pub fn is_foreign_abi() -> bool {
     foreign_abi().is_some()
 }

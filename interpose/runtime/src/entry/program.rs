@@ -36,6 +36,7 @@ impl Edge for ProgramEdge {
 
     type Guard = ();
 
+    #[inline]
     fn abi() -> &'static Abi {
         foreign_abi().expect("the program has another ABI")
     }
@@ -45,6 +46,7 @@ impl Edge for ProgramEdge {
         abi::inward(runtime(), Self::abi(), kind, handle)
     }
 
+    #[inline]
     fn handle_back(kind: HandleKind, handle: u64) -> u64 {
         abi::outward(runtime(), Self::abi(), kind, handle)
     }
@@ -72,6 +74,7 @@ impl Edge for ProgramEdge {
 
     fn guard() {}
 
+    #[inline]
     fn callee(slot: usize) -> *const () {
         HANDLERS[slot].address()
     }
