@@ -7,8 +7,8 @@ Jobs without and with understudy alternate. Medians over the repetitions are pri
 figures of one repetition each, so that a machine that is slow at times slows both sides. `best` is
 the ratio of the best figures of both sides, which is closer to that of an idle machine. Nothing
 here passes or fails; the aims are printed beside the figures. Sections: calls, mpich, remote,
-turns, pause, first, threads, recovery, start, idle. Called by `make bench`, which puts MPI on the
-PATH.
+turns, pause, compared, first, threads, recovery, start, idle. Called by `make bench`, which puts
+MPI on the PATH.
 """
 
 import os
@@ -164,7 +164,7 @@ def calls_per_iteration(dirty):
     return 50 + 120 * dirty // MIB
 
 
-def pause_once(bench, size, percent):
+def pause_once(bench, size, percent, **settings):
     """Figures of a job without and of one with understudy, one after the other."""
     count = calls_per_iteration(size * MIB * percent // 100)
     plain = bench.run("dirty", 0, size, percent, 12, count, "--plain")
@@ -172,7 +172,7 @@ def pause_once(bench, size, percent):
     directory = bench.events_dir()
     # Every second iteration ends with a cut.
     lines = bench.run("dirty", 0, size, percent, 2 * CUTS + 6, count, layer=True, events=directory,
-                      INTERVAL=f"{2 * count}calls", COPIES=1)
+                      INTERVAL=f"{2 * count}calls", COPIES=1, **settings)
     events = [event for event in bench.events(directory) if event.get("epoch", 0) > SKIPPED]
     captures = [event for event in events if event["type"] == "capture"]
     allreduce, write = values(lines, "allreduce")[SKIPPED * 2:], values(lines, "write")[SKIPPED * 2:]
@@ -216,6 +216,26 @@ def pause(bench, arguments):
                       f"{captured:.2f}", f"{best('best_capture', 'best_copy'):.2f}", verdict(captured, 1.3),
                       duration(over("safe_plain")), duration(over("commit")), f"{safe:.2f}",
                       f"{best('best_commit', 'best_safe'):.2f}", verdict(safe, 1.5), duration(over("faults")))
+
+
+DEFAULT_INTERVAL_S = 10
+
+
+def compared(bench, arguments):
+    """Checkpoints of kernels before Linux 6.7, which do not report modified pages."""
+    table = Table("Checkpoints where modified pages are found by comparing (UNDERSTUDY_TRACKING=compare)",
+                  "data, dirty", "captured", "memcpy", "capture (fixed part)", "pause in the program",
+                  f"a minute, a checkpoint every {DEFAULT_INTERVAL_S} s")
+    size = 128
+    for percent in (1, 100):
+        runs = [pause_once(bench, size, percent, TRACKING="compare") for _ in range(arguments.repetitions)]
+
+        def over(name, runs=runs):
+            return median(run[name] for run in runs)
+
+        table.row(f"{size} MiB, {percent} %", f"{over('bytes') / MIB:.2f} MiB", duration(over("copy")),
+                  f"{duration(over('capture'))} ({duration(over('scan'))})", duration(over("pause")),
+                  duration(over("pause") * 60 / DEFAULT_INTERVAL_S))
 
 
 # --- first checkpoints --------------------------------------------------------------
@@ -313,21 +333,26 @@ def progress(path):
     return [tuple(map(int, line.split())) for line in text.splitlines() if line.count(" ") == 3]
 
 
-def recover_once(bench, static, dynamic):
-    """Kills worker 1; returns the seconds of each phase of the recovery."""
+def recover_once(bench, static, dynamic, wait_s=0, ranks=None, **settings):
+    """Kills worker 1; returns the seconds of each phase of the recovery.
+
+    The kill comes after iteration 11, and `wait_s` after the end of the set-up phase.
+    """
     count = calls_per_iteration(dynamic * MIB // 10)
     directory = bench.events_dir()
     path = directory / "progress"
-    arguments = (static, dynamic, 10, 30, count, "--progress", path)
-    with bench.job("dirty", *arguments, layer=True, events=directory, INTERVAL=f"{2 * count}calls") as job:
-        victim = jobs.wait_until(lambda: next((line[1] for line in progress(path) if line[0] == 1 and line[2] >= 11), None),
-                                 "iteration 11 of rank 1")
+    arguments = (static, dynamic, 10, 1_000_000, count, "--progress", path)
+    settings = {"INTERVAL": f"{2 * count}calls", **settings}
+    with bench.job("dirty", *arguments, layer=True, ranks=ranks, events=directory, **settings) as job:
+        def process(condition):
+            return next((line[1] for line in progress(path) if line[0] == 1 and condition(line)), None)
+
+        victim = jobs.wait_until(lambda: process(lambda line: line[2] >= 11), "iteration 11 of rank 1")
+        time.sleep(wait_s)
         killed = time.monotonic_ns()
         os.kill(victim, signal.SIGKILL)
-        job.communicate(timeout=jobs.LIMIT_S)
+        jobs.wait_until(lambda: process(lambda line: line[1] != victim), "process that takes over from worker 1")
     again = [at for rank, process, _, at in progress(path) if rank == 1 and process != victim]
-    if not again:
-        raise jobs.Failed("no process took over from worker 1")
     events = bench.events(directory)
     phases = {"kill to resumed": (min(again) - killed) * 1e-9}
     resume = next(event for event in events if event["type"] == "resume" and event["rank"] == 0)
@@ -340,16 +365,28 @@ def recover_once(bench, static, dynamic):
     return phases
 
 
+# Kinds of jobs: their settings, and the aims in seconds for each size.
+RECOVERIES = {
+    "": ({}, (0.08, 0.2)),
+    ", no spare": ({"ranks": 2, "SPARES": 0}, (None, None)),
+    # After this time the set-up has been replayed for comparison, and replicas are reduced.
+    ", set-up replayed": ({"wait_s": 15, "STATIC": "replay"}, (0.1, 0.4)),
+}
+SIZES = ((64, 16), (512, 128))
+
+
 def recovery(bench, arguments):
     names = ("kill to resumed", "detect", *STAGES, "first iteration")
     table = Table("Recovery: from the kill to the replacement's first iteration (fetch, load and "
                   "reprotect: times of the replacement)", "data + static data per rank", *names,
                   "aim")
-    for static, dynamic, aim in ((64, 16, 0.08), (512, 128, 0.2)):
-        runs = [recover_once(bench, static, dynamic) for _ in range(arguments.repetitions)]
-        total = median(run["kill to resumed"] for run in runs)
-        table.row(f"{dynamic} + {static} MiB", *(duration(median(run.get(name, 0.0) for run in runs)) for name in names),
-                  verdict(total, aim) + f"; best {duration(min(run['kill to resumed'] for run in runs))}")
+    for kind, (options, aims) in RECOVERIES.items():
+        for (static, dynamic), aim in zip(SIZES, aims):
+            runs = [recover_once(bench, static, dynamic, **options) for _ in range(arguments.repetitions)]
+            totals = [run["kill to resumed"] for run in runs]
+            shown = (duration(median(run.get(name, 0.0) for run in runs)) for name in names)
+            table.row(f"{dynamic} + {static} MiB{kind}", *shown,
+                      (verdict(median(totals), aim) + "; " if aim else "") + f"best {duration(min(totals))}")
 
 
 # --- start and idle -------------------------------------------------------------------
@@ -357,19 +394,22 @@ def recovery(bench, arguments):
 
 def start(bench, arguments):
     """From the start of mpirun to the end of MPI_Init."""
-    sides = {"2 ranks without": (False, 2), "3 ranks without": (False, 3), "2 workers and a spare with": (True, 3)}
-    times = {side: [] for side in sides}
-    for _ in range(max(arguments.repetitions * 2, 5)):
-        for side, (layer, ranks) in sides.items():
-            begin = time.monotonic_ns()
-            printed = bench.run("idle", 0, layer=layer, ranks=ranks)
-            times[side].append((int(printed[0][1]) - begin) * 1e-9)
-    table = Table("Start: from mpirun to the end of MPI_Init", "job", "time", "more than 2 ranks", "best", "aim (ms)")
-    plain = times["2 ranks without"]
-    for side, all_times in times.items():
-        more = median(b - a for a, b in zip(plain, all_times))
-        table.row(side, duration(median(all_times)), f"{more * 1e3:+.1f} ms", f"{(min(all_times) - min(plain)) * 1e3:+.1f} ms",
-                  verdict(more * 1e3, 20) if sides[side][0] else "")
+    table = Table("Start: from the launcher's start to the end of MPI_Init", "job", "without", "with a spare",
+                  "more", "best", "aim (ms)")
+    for mpich in (False, True) if bench.mpich.exists() else (False,):
+        for workers in (2, 16):
+            sides = {False: [], True: []}
+            for _ in range(max(arguments.repetitions * 2, 5)):
+                for layer, times in sides.items():
+                    begin = time.monotonic_ns()
+                    ranks = workers + (jobs.SPARES if layer else 0)
+                    printed = bench.run("idle", 0, layer=layer, ranks=ranks, mpich=mpich)
+                    times.append((int(printed[0][1]) - begin) * 1e-9)
+            without, with_layer = sides[False], sides[True]
+            more = median(b - a for a, b in zip(without, with_layer)) * 1e3
+            table.row(f"{workers} workers{', MPICH' if mpich else ''}", duration(median(without)), duration(median(with_layer)),
+                      f"{more:+.1f} ms", f"{(min(with_layer) - min(without)) * 1e3:+.1f} ms",
+                      verdict(more, 20) if (workers, mpich) == (2, False) else "")
 
 
 def idle(bench, arguments):
@@ -398,7 +438,8 @@ def idle(bench, arguments):
 
 
 SECTIONS = {
-    "calls": calls, "mpich": mpich, "remote": remote, "turns": turns, "pause": pause, "first": first,
+    "calls": calls, "mpich": mpich, "remote": remote, "turns": turns, "pause": pause,
+    "compared": compared, "first": first,
     "threads": threads, "recovery": recovery, "start": start, "idle": idle,
 }
 
