@@ -136,8 +136,8 @@ pub fn place() -> Option<ProcessPlace> {
     ProcessPlace::parse(&variable(LINE_VARIABLE)?)
 }
 
-/// Returns the common directory of the job's processes on this node.
-fn directory() -> Option<PathBuf> {
+/// Returns the common directory of the job's processes on this node, if a guardian has started it.
+pub fn directory() -> Option<PathBuf> {
     Some(place()?.directory)
 }
 

@@ -11,6 +11,7 @@ mod components;
 mod instance_state;
 mod library_preload;
 mod manager_messages;
+mod node_report;
 
 pub use components::expect_driver;
 pub(crate) use instance_state::InstanceState;

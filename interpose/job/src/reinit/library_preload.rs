@@ -4,10 +4,11 @@
 //! UCX and Open MPI 4 open are among them, so a reset of the MPI side cannot close these libraries.
 //! Libraries that are opened before the snapshot is taken are part of the snapshot. The set of
 //! libraries depends on the installation and the machine, so a child process initialises the
-//! library alone, and reports which libraries it has opened.
+//! library alone, and reports which libraries it has opened. One child serves all processes of a
+//! job on a node.
 #![allow(unsafe_code)]
 
-use super::components;
+use super::{components, node_report};
 use crate::errors::SUCCESS;
 use crate::generated::real;
 use crate::{shim, user};
@@ -30,7 +31,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 pub fn open() {
     let began = Instant::now();
     library::backtrace();
-    match libraries_of_child() {
+    match node_report::get(libraries_of_child) {
         Ok(names) => {
             let count = library::open_ahead(names.lines());
             log::debug!(
