@@ -136,7 +136,9 @@ pub fn place() -> Option<ProcessPlace> {
     ProcessPlace::parse(&variable(LINE_VARIABLE)?)
 }
 
-/// Returns the common directory of the job's processes on this node, if a guardian has started it.
+/// Returns the common directory of the job's processes on this node.
+///
+/// `None` if no guardian has started this process.
 pub fn directory() -> Option<PathBuf> {
     Some(place()?.directory)
 }

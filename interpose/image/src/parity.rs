@@ -234,9 +234,9 @@ fn by_layer_pages(parity: &[SlotRun], layer: usize, layers: usize) -> Vec<SlotRu
 ///
 /// A contribution consists of two things: the survivor's parity, which contains `layer` of the lost
 /// rank; and those of the survivor's own pages that were combined with pages of the lost rank. The
-/// pages are numbered by the lost rank's pages. For each own layer `m`, `layers[m]` is the layer of
-/// the lost rank that is assigned to the rank to which layer `m` is assigned. The exclusive or of
-/// all contributions is the lost rank's memory.
+/// pages are numbered by the lost rank's pages. For own layer number n, `layers[n]` is the layer of
+/// the lost rank that is assigned to the same rank as own layer n. The exclusive or of all
+/// contributions is the lost rank's memory.
 pub fn contribution(
     own: &Image,
     parity: &Image,

@@ -20,9 +20,10 @@ mod edges;
 mod foreign_abi;
 mod library_edge;
 mod special;
+mod statuses;
 
 pub use abi_edge::Edge;
-pub use arguments::{Direction, Handles, Integers, Statuses, pointer, value};
+pub use arguments::{Direction, Handles, Integers, pointer, value};
 pub use edges::table;
 pub use foreign_abi::{
     Abi, ConstantValue, Domain, MPICH, Pointer, PredefinedHandle, STANDARD, StatusLayout,
@@ -31,3 +32,4 @@ pub(crate) use library_edge::connect;
 pub use library_edge::{
     LibraryEdge, datatype_at, degrees, foreign_abi, limit, members, object, rank,
 };
+pub use statuses::Statuses;

@@ -90,7 +90,9 @@ fn direction(parameter: &Parameter) -> &'static str {
 /// Number of elements of an array that need no memory on the heap.
 const INLINE_ELEMENTS: &str = "64";
 
-/// Returns the number of elements that need no memory on the heap, for this expression of a length.
+/// Returns the number of elements that need no memory on the heap.
+///
+/// `length` is the expression for the number of all elements.
 fn inline_elements(length: &str) -> &str {
     match length {
         "1" => length,

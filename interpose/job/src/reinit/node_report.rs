@@ -1,4 +1,4 @@
-//! Report that one process of a job makes for all of its processes on a node.
+//! Report that one process makes for all processes of a job on a node.
 //!
 //! The first process locks a file in the job's directory and writes the report; the others wait for
 //! the lock and read it. Processes whose environments differ have files of their own, since the
@@ -91,7 +91,7 @@ fn environment_hash() -> u64 {
 mod tests {
     use super::*;
 
-    /// All processes of a node get the report of the first one, or learn of its failure.
+    /// Later processes get the report of the first process, or learn of its failure.
     #[test]
     fn one_report_serves_all_processes() {
         let directory = env::temp_dir().join(format!("node-report-{}", std::process::id()));

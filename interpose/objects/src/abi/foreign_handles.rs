@@ -11,8 +11,9 @@ pub(super) const KINDS: usize = 11;
 pub struct ForeignHandles {
     /// Predefined handles; `None` until [`connect`](super::connect), and with Open MPI's ABI.
     pub(super) predefined: StateCell<Option<PredefinedHandles>>,
-    /// Handle of the created object number 0, by kind, where handles are integers; zero until
-    /// [`connect`](super::connect).
+    /// Handle of the created object number 0 of each kind, where handles are integers.
+    ///
+    /// Zero until [`connect`](super::connect).
     pub(super) created: [Cell<u32>; KINDS],
     /// Most recent translation of a predefined handle, for each kind.
     pub(super) recent: [Cell<RecentTranslation>; KINDS],

@@ -63,7 +63,7 @@ pub fn collective(rt: &Runtime, comm: VirtComm) -> Result<(), Rewound> {
     Ok(())
 }
 
-/// Does the work that must precede a collective: that of a checkpoint or an agreement under way.
+/// Waits for a checkpoint or an agreement under way, as a collective requires.
 #[cold]
 fn await_others(rt: &Runtime, comm: VirtComm, spans_all: bool) -> Result<(), Rewound> {
     checkpoint::poll(rt)?;

@@ -81,7 +81,9 @@ pub unsafe extern "C" fn MPI_Testany(
     }
 }
 
-/// Completes one of the requests: in one call of the library, or else by testing one by one.
+/// Completes one of the requests, in one call of the library if possible.
+///
+/// The requests are tested one by one otherwise.
 ///
 /// Waits only in the library: returns [`AnyResult::Pending`] if the requests were tested one by one
 /// and none has completed.
