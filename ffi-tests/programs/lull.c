@@ -23,9 +23,16 @@ static __attribute__((noinline)) double exchange(double out)
     return in;
 }
 
-static void write_files(time_t end)
+static double now(void)
 {
-    while (time(NULL) < end) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return time.tv_sec + time.tv_nsec * 1e-9;
+}
+
+static void write_files(double end)
+{
+    while (now() < end) {
         FILE *file = fopen("lull.txt", "w");
         fputs("a line\n", file);
         fclose(file);
@@ -56,7 +63,7 @@ int main(int argc, char **argv)
     } else if (strcmp(argv[1], "write") == 0) {
         MPI_Barrier(MPI_COMM_WORLD);
         if (rank == 1)
-            write_files(time(NULL) + (time_t)seconds);
+            write_files(now() + seconds);
     } else if (rank == 1) {
         volatile double x = 1;
         while (MPI_Wtime() - begin < seconds)

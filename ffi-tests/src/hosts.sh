@@ -50,7 +50,9 @@ AGENT
 chmod +x "$directory/agent"
 
 settle "${name}1"
-ip link add bridge type bridge
+# By default, a bridge has the lowest address of its ports. If a host with that address is lost,
+# the other hosts would send to the old address until their ARP entries are out of date.
+ip link add bridge address 02:00:0a:4d:00:01 type bridge
 ip addr add 10.77.0.1/24 dev bridge
 ip link set bridge up
 for number in $(seq 2 "$4"); do

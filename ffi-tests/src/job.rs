@@ -56,6 +56,7 @@ pub enum KillScope {
 }
 
 type Watch = Box<dyn FnMut(&BTreeMap<u32, processes::Process>) -> bool>;
+type Observer = Box<dyn FnMut(&BTreeMap<u32, processes::Process>)>;
 
 /// A program to run under mpirun.
 pub struct Job {
@@ -86,6 +87,7 @@ pub struct Job {
     by: String,
     tcp: bool,
     watch: Option<Watch>,
+    observer: Option<Observer>,
 }
 
 impl Job {
@@ -119,6 +121,7 @@ impl Job {
             by: "slot".to_owned(),
             tcp: false,
             watch: None,
+            observer: None,
         }
         .interval("0.2s")
     }
@@ -329,11 +332,22 @@ impl Job {
     }
 
     /// Calls `watch` with the ranks repeatedly, once all have started, until it returns true.
+    ///
+    /// Until then, workers wait in MPI_Finalize.
     pub fn watch(
         mut self,
         watch: impl FnMut(&BTreeMap<u32, processes::Process>) -> bool + 'static,
     ) -> Job {
         self.watch = Some(Box::new(watch));
+        self
+    }
+
+    /// Calls `observe` with the ranks repeatedly, once all have started.
+    pub fn observe(
+        mut self,
+        observe: impl FnMut(&BTreeMap<u32, processes::Process>) + 'static,
+    ) -> Job {
+        self.observer = Some(Box::new(observe));
         self
     }
 

@@ -70,10 +70,10 @@ pub fn heat2d_of(side: &str, iterations: &str, print_every: &str) -> Job {
 pub const HEAT2D: [&str; 8] = [
     "240",
     "240",
-    "2400",
+    "1200",
     "heat.field",
     "--print-every",
-    "60",
+    "30",
     "--log",
     "heat.log",
 ];
@@ -88,7 +88,7 @@ pub fn heat2d() -> TestProgram {
         tail: 1,
         files: &["heat.field", "heat.log"],
         canonical: unchanged,
-        make: || Job::new(paths::example("heat2d"), &HEAT2D).interval("100calls"),
+        make: || Job::new(paths::example("heat2d"), &HEAT2D).interval("50calls"),
     }
 }
 
@@ -96,7 +96,7 @@ pub fn heat2d() -> TestProgram {
 pub fn longer_heat2d() -> TestProgram {
     TestProgram {
         name: "heat2d, longer",
-        make: || heat2d_of("300", "30000", "500"),
+        make: || heat2d_of("300", "15000", "250"),
         ..heat2d()
     }
 }
@@ -105,7 +105,7 @@ pub fn longer_heat2d() -> TestProgram {
 pub fn large_heat2d() -> TestProgram {
     TestProgram {
         name: "heat2d, large",
-        make: || heat2d_of("1200", "300", "12").interval("30calls"),
+        make: || heat2d_of("1200", "120", "5").interval("12calls"),
         ..heat2d()
     }
 }
@@ -176,9 +176,9 @@ pub fn prints(name: &'static str, make: fn() -> Job) -> TestProgram {
 fn cg_job(program: &str) -> Job {
     Job::new(
         paths::example(program),
-        &["150", "150", "7", "cg.solution", "--max-iterations", "70"],
+        &["150", "150", "7", "cg.solution", "--max-iterations", "35"],
     )
-    .interval("400calls")
+    .interval("200calls")
 }
 
 /// Conjugate gradients in C++: exceptions, several communicators, a library.
@@ -213,7 +213,7 @@ pub fn cg_shared() -> TestProgram {
     }
 }
 
-/// A Lennard-Jones melt; every log line is flushed, every 50th configuration is dumped.
+/// A Lennard-Jones melt; every log line is flushed, every 20th configuration is dumped.
 pub const LAMMPS_INPUT: &str = "\
 units lj
 atom_style atomic
@@ -228,11 +228,11 @@ pair_coeff 1 1 1.0 1.0 2.5
 neighbor 0.3 bin
 neigh_modify delay 5 every 1
 fix 1 all nve
-dump 1 all custom 50 melt.dump id x y z
+dump 1 all custom 20 melt.dump id x y z
 dump_modify 1 sort id
-thermo 20
+thermo 5
 thermo_modify flush yes
-run 800
+run 200
 ";
 
 fn lammps_job() -> Job {
@@ -244,7 +244,7 @@ pub fn short_lammps() -> Job {
     lammps_with(
         distribution_lammps(),
         &[],
-        &LAMMPS_INPUT.replace("run 800", "run 5"),
+        &LAMMPS_INPUT.replace("run 200", "run 5"),
     )
     .interval("5calls")
 }
@@ -257,14 +257,11 @@ pub fn lammps_by_mpi_io() -> Option<TestProgram> {
         name: "LAMMPS, by MPI-IO",
         make: || {
             let dumps = LAMMPS_INPUT
-                .replace("dump 1 all custom 50", "dump 1 all custom/mpiio 20")
-                .replace(
-                    "dump_modify 1 sort id\n",
-                    "restart 100 melt.restart.mpiio\n",
-                );
+                .replace("dump 1 all custom 20", "dump 1 all custom/mpiio 5")
+                .replace("dump_modify 1 sort id\n", "restart 25 melt.restart.mpiio\n");
             lammps_with(distribution_lammps(), &[], &dumps)
         },
-        files: &["melt.log", "melt.dump", "melt.restart.mpiio.800"],
+        files: &["melt.log", "melt.dump", "melt.restart.mpiio.200"],
         ..lammps()?
     })
 }
@@ -279,7 +276,7 @@ fn lammps_with(program: PathBuf, options: &[&str], input: &str) -> Job {
         &[&["-in", "melt.in", "-log", "melt.log"], options].concat(),
     )
     .input("melt.in", input)
-    .interval("0.1s")
+    .interval("30calls")
     .env("OMP_NUM_THREADS", "1")
 }
 
@@ -300,9 +297,9 @@ const IONS: &[(&str, &str)] = &[
         "pair_coeff 1 1 1.0 1.0 2.5",
         "pair_coeff * * 1.0 1.0 2.5\nkspace_style pppm 1.0e-3\nkspace_modify mesh 12 12 12",
     ),
-    ("dump 1 all custom 50", "dump 1 all custom 5"),
-    ("thermo 20", "thermo 1"),
-    ("run 800", "run 40"),
+    ("dump 1 all custom 20", "dump 1 all custom 5"),
+    ("thermo 5", "thermo 1"),
+    ("run 200", "run 40"),
 ];
 
 /// LAMMPS for MPICH, with two OpenMP threads in each rank.

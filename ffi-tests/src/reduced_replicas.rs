@@ -12,12 +12,24 @@ pub const ALL_REDUCED: Trigger = Trigger::Reduced {
     workers: WORKERS,
     times: 1,
 };
+/// Checkpoints after which all workers sleep.
+const PAUSES: [u64; 6] = [10, 13, 16, 19, 22, 25];
 /// Exit status of a job that cannot be recovered.
 pub const LOST: i32 = 75;
 
+/// Faults by which all workers sleep after each of these checkpoints.
+pub fn pauses(checkpoints: impl IntoIterator<Item = u64>) -> String {
+    let after = |epoch| {
+        (0..WORKERS)
+            .map(move |rank| format!("wait rank={rank} at=commit.end epoch={epoch} delay=200ms"))
+    };
+    let faults: Vec<String> = checkpoints.into_iter().flat_map(after).collect();
+    faults.join("; ")
+}
+
 /// Makes a job whose replicas are reduced long before its end.
 ///
-/// Short intervals make many checkpoints. Rank 0 waits for 2 s at checkpoint 20, so that trial
+/// Short intervals make many checkpoints. All workers sleep after some checkpoints, so that trial
 /// replays finish on a busy machine, too. Worker r + 1 is the buddy of worker r.
 pub fn job(case: &TestProgram) -> Job {
     let interval = if case.name == "LAMMPS" {
@@ -29,7 +41,7 @@ pub fn job(case: &TestProgram) -> Job {
         .interval(interval)
         .env("UNDERSTUDY_STATIC", "replay")
         .env("UNDERSTUDY_BUDDY_OFFSET", "1")
-        .fault("wait rank=0 at=commit.end epoch=20 delay=2s")
+        .fault(&pauses(PAUSES))
 }
 
 /// Number of pages that this rank of the launcher's world has rebuilt.

@@ -23,8 +23,8 @@ static void content(void)
     if (child == 0) {
         /* The child has a child of its own, which exits at about the same time. */
         if (round_ % 2 == 0 && fork() == 0)
-            execlp("sleep", "sleep", rank == size - 1 ? "0.4" : "0", NULL);
-        usleep(rank == size - 1 ? 400000 : 0);
+            execlp("sleep", "sleep", rank == size - 1 ? "0.1" : "0", NULL);
+        usleep(rank == size - 1 ? 100000 : 0);
         _exit(round_);
     }
     int status;

@@ -23,7 +23,7 @@ const LONGEST_TICK: Duration = Duration::from_millis(200);
 const MAPS_EVERY: Duration = Duration::from_millis(200);
 /// Interval of searches of the event files.
 const COUNT_EVERY: Duration = Duration::from_millis(40);
-/// Time after which the program may end although faults are awaited.
+/// Time after which the program may end although faults or the watch are awaited.
 ///
 /// A fault may never happen, for example because its process has failed earlier.
 const FAULT_LIMIT: Duration = Duration::from_secs(20);
@@ -119,10 +119,14 @@ impl RunningJob {
             if self.is_complete() && job.watch.as_mut().is_some_and(|watch| watch(&self.ranks)) {
                 job.watch = None;
             }
+            if let (Some(observe), true) = (&mut job.observer, self.is_complete()) {
+                observe(&self.ranks);
+            }
             if !may_end
                 && kill.is_none()
                 && !job.will_fail_as_a_whole()
-                && (attended > FAULT_LIMIT || self.is_every_fault_over(&events))
+                && (attended > FAULT_LIMIT
+                    || job.watch.is_none() && self.is_every_fault_over(&events))
             {
                 may_end = true;
                 File::create(root.join(MAY_END)).expect("the directory is writable");

@@ -112,7 +112,8 @@ impl Job {
             self.srun = Some(slurm.srun(mpi));
         }
         let faults = self.variable(FAULTS).map_or(0, count_kills_in_checkpoints);
-        if self.layer && (!self.kills.is_empty() || self.will_fail_as_a_whole() || faults > 0) {
+        let has_failures = !self.kills.is_empty() || self.will_fail_as_a_whole() || faults > 0;
+        if self.layer && (has_failures || self.watch.is_some()) {
             let file = root.path().join(MAY_END);
             let _ = std::fs::remove_file(&file);
             self.add_fault(&format!("delay-end until={}", file.display()));

@@ -268,7 +268,7 @@ fn watched(secret: Option<&str>) -> Seen {
         &program,
         "200",
         "200",
-        "6000",
+        "2000",
     ];
     let run = match secret {
         Some(secret) => UnderstudyCommand::new(work.path(), &line).env(SECRET, secret),
@@ -344,9 +344,9 @@ fn attributes_and_childrens_files_are_put_back_for_an_ordinary_user() {
     let script = r#"
         for program in inodes child_files; do
             mkdir native protected; chown $alice_id native protected
-            (cd native; $alice mpirun --oversubscribe -n 3 "$programs/table/$program" 16 > ../expected)
+            (cd native; $alice mpirun --oversubscribe -n 3 "$programs/table/$program" 8 > ../expected)
             (cd protected; $alice timeout -s KILL 60 "$layer" run -n 3 --no-daemon --interval 5calls \
-                --fault 'kill rank=1 at=call:26' -- "$programs/table/$program" 16 > ../output 2> ../errors)
+                --fault 'kill rank=1 at=call:18' -- "$programs/table/$program" 8 > ../output 2> ../errors)
             echo $?
             cmp expected output && echo equal
             grep -c 'worker 1 failed' errors

@@ -11,7 +11,7 @@ use std::path::Path;
 ///
 /// A replacement prints its second summary, because it has initialised MPI before, as a spare.
 fn with_summary(program: &Path) -> Job {
-    let job = Job::new(program, &HEAT2D).workers(2).interval("100calls");
+    let job = Job::new(program, &HEAT2D).workers(2).interval("50calls");
     job.of_mpich().env("MPIR_CVAR_DEBUG_SUMMARY", "1")
 }
 

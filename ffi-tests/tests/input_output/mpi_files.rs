@@ -10,12 +10,11 @@ use std::time::Duration;
 const WORKERS: u32 = 4;
 /// Rounds of the program `mpi_files`, in the first third of which workers fail.
 ///
-/// The program runs for about another second after the failure. After about 20 rounds, the files
-/// `own.*` would have gaps that the program has not written. MPICH fills such gaps with bytes of
-/// its buffers, which differ from run to run.
+/// After about 20 rounds, the files `own.*` would have gaps that the program has not written. MPICH
+/// fills such gaps with bytes of its buffers, which differ from run to run.
 const ROUNDS: u64 = 12;
 /// Number of rounds, and pause after each round in milliseconds.
-const ARGUMENTS: [&str; 2] = ["12", "120"];
+const ARGUMENTS: [&str; 2] = ["12", "40"];
 /// Files to which all ranks write.
 const SHARED: [&str; 4] = ["grid.dat", "record.dat", "memo.dat", "dealt.dat"];
 
@@ -52,7 +51,7 @@ fn assert_survives_kills(make: impl Fn() -> Job, workers: u32, times: usize, nam
         let worker = random.below(u64::from(workers)) as u32;
         let after = first_lines + random.below(ROUNDS / 3) as usize;
         // The delay exceeds the pause after each round.
-        let delay = Duration::from_micros(120_000 + random.below(30_000));
+        let delay = Duration::from_micros(40_000 + random.below(30_000));
         let kill = Kill::at(worker, Trigger::Lines(after)).after(delay);
         let outcome = make().kill(kill).run();
         verdicts.judge(
@@ -67,6 +66,7 @@ fn assert_survives_kills(make: impl Fn() -> Job, workers: u32, times: usize, nam
 }
 
 #[test]
+#[ignore = "a variant: make test-all"]
 fn undisturbed_run_equals_native_run() {
     let make = || job(&paths::test_program("mpi_files"));
     assert_same(&make().run(), &checked_native_run(make()), WORKERS);
@@ -74,7 +74,7 @@ fn undisturbed_run_equals_native_run() {
 
 #[test]
 fn a_worker_dies_between_writes() {
-    let times = if is_thorough() { 8 } else { 2 };
+    let times = if is_thorough() { 8 } else { 1 };
     assert_survives_kills(
         || job(&paths::test_program("mpi_files")),
         WORKERS,
@@ -108,6 +108,7 @@ fn a_worker_of_mpich_dies() {
 
 /// The constants `MPI_MODE_*` and `MPI_SEEK_*` have other values than in Open MPI and MPICH.
 #[test]
+#[ignore = "a variant: make test-all"]
 fn a_worker_of_the_standard_abi_dies() {
     assert_mpich_survives_kills(
         paths::standard_program("mpi_files"),
@@ -177,10 +178,11 @@ fn files_are_renamed_or_removed_while_they_are_open() {
         (1, 14),
         (2, 15),
     ];
-    assert_survived(make, &undisturbed, variants(deaths, 2));
+    assert_survived(make, &undisturbed, variants(deaths, 1));
 }
 
 #[test]
+#[ignore = "a variant: make test-all"]
 fn a_long_file_is_cut_off_in_pieces() {
     let make = || Job::new(paths::test_program("mpi_cut_off"), &["4", "2"]).interval("4calls");
     let undisturbed = checked_run(make());

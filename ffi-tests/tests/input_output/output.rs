@@ -171,15 +171,14 @@ fn lines_arrive_while_the_program_runs() {
     let mut watched: Option<Box<dyn FnMut() -> Option<Duration>>> = None;
     let outcome = Job::new(paths::test_program("chatter"), &["600", "2000"])
         .interval("0.5s")
-        .watch(move |ranks| {
+        .observe(move |ranks| {
             let Some(launcher) = ranks.values().next().map(|process| process.parent) else {
-                return false;
+                return;
             };
             let growth = watched.get_or_insert_with(|| Box::new(growth(output_of(launcher))));
             if let (Some(gap), Ok(mut longest)) = (growth(), result.lock()) {
                 *longest = gap;
             }
-            false
         })
         .run();
     outcome.assert_success();

@@ -57,24 +57,26 @@ fn a_worker_of_a_program_of_mpi_f08_dies() {
 }
 
 #[test]
+#[ignore = "a variant: make test-all"]
 fn a_worker_of_a_program_of_the_module_dies() {
     let kills: Vec<_> = variants([(0, 20), (1, 70)], 1).collect();
-    survives("fortran/heat.f90", &["300", "2000"], "0.05s", &kills);
+    survives("fortran/heat.f90", &["200", "1000"], "0.02s", &kills);
 }
 
 /// The program uses MPI_BOTTOM, attributes of MPI-1, and persistent requests.
 ///
 /// UCX has more queues after the second initialisation than after the first.
 #[test]
+#[ignore = "a variant: make test-all"]
 fn a_worker_of_a_program_of_mpif_h_dies() {
-    let kills: Vec<_> = variants([(0, 30), (1, 100)], 1).collect();
-    survives("fortran/legacy.f", &["1500"], "7calls", &kills);
+    let kills: Vec<_> = variants([(0, 20), (1, 40)], 1).collect();
+    survives("fortran/legacy.f", &["700"], "7calls", &kills);
 }
 
 /// The program receives from MPI_PROC_NULL, for which this MPICH reports rank 0 as the source.
 #[test]
 fn a_worker_of_a_program_in_c_dies() {
-    survives("completion.c", &["16", "20"], "7calls", &[(1, 30)]);
+    survives("completion.c", &["12", "10"], "7calls", &[(1, 30)]);
 }
 
 /// The user preloads the library for Open MPI, which loads the one for MPICH.
@@ -91,7 +93,7 @@ fn a_worker_dies_under_the_launcher_of_debians_mpich() {
         for (name, value) in variables {
             command.args(["-env", name, value]);
         }
-        command.arg(&program).args(["300", "300", "2000"]);
+        command.arg(&program).args(["300", "300", "600"]);
         command
             .current_dir(directory.path())
             .output()
@@ -104,7 +106,7 @@ fn a_worker_dies_under_the_launcher_of_debians_mpich() {
         "3",
         &[
             ("LD_PRELOAD", layer.to_str().expect("text")),
-            ("UNDERSTUDY_INTERVAL", "100calls"),
+            ("UNDERSTUDY_INTERVAL", "50calls"),
             ("UNDERSTUDY_FAULT", "kill rank=1 at=commit.end epoch=3"),
         ],
     );
@@ -127,14 +129,14 @@ fn heat(program: &Path) -> Job {
     let arguments = [
         "200",
         "200",
-        "2400",
+        "1200",
         "heat.field",
         "--print-every",
-        "12",
+        "6",
         "--log",
         "heat.log",
     ];
-    let job = Job::new(program, &arguments).workers(2).interval("60calls");
+    let job = Job::new(program, &arguments).workers(2).interval("30calls");
     job.of_mpich()
 }
 

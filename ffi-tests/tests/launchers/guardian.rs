@@ -220,7 +220,7 @@ fn contained(work: &Path, iterations: &str) -> Command {
         .arg(iterations)
         .args(&HEAT2D[3..]);
     command
-        .env("UNDERSTUDY_INTERVAL", "100calls")
+        .env("UNDERSTUDY_INTERVAL", "50calls")
         .env("OMPI_MCA_btl", "self,sm")
         .env("OMPI_MCA_mpi_yield_when_idle", "1");
     command

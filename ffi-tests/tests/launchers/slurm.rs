@@ -4,7 +4,7 @@ use ffi_tests::namespace_hosts::Hosts;
 use ffi_tests::native_runs::native;
 use ffi_tests::programs::{self, heat2d};
 use ffi_tests::slurm_installation::Slurm;
-use ffi_tests::{Job, Kill, KillScope, Outcome, Trigger, paths, plain_commands};
+use ffi_tests::{Job, Kill, KillScope, Outcome, Trigger, paths, plain_commands, variants};
 
 fn job(slurm: &Slurm, mpi: &'static str) -> Job {
     heat2d().job().launched_by_srun(slurm.srun(mpi))
@@ -24,7 +24,7 @@ fn assert_undisturbed(job: Job) -> Outcome {
 #[test]
 fn a_worker_dies_under_srun() {
     let Some(slurm) = Slurm::start() else { return };
-    for mpi in ["none", "pmi2"] {
+    for mpi in variants(["none", "pmi2"], 1) {
         let outcome = assert_undisturbed(job(&slurm, mpi).kill(Kill::at(2, Trigger::Lines(15))));
         outcome.check(outcome.takeovers() == [2], "not only worker 2 was replaced");
     }

@@ -4,16 +4,20 @@
 
 use crate::persistence::restarted_job;
 use ffi_tests::native_runs::native;
-use ffi_tests::{Job, Kill, Random, Requirement, Trigger, Verdicts, is_thorough, paths, skip};
+use ffi_tests::{
+    Job, Kill, Random, Requirement, Trigger, Verdicts, is_thorough, paths, skip, variants,
+};
 use std::time::Duration;
 
 const WORKERS: u32 = 4;
-/// Rounds of every program; failures occur in the first sixth.
+/// Rounds of every program; failures occur in the first quarter.
 ///
-/// After a failure, the program runs for about another second.
-const ROUNDS: u64 = 40;
+/// Workers wait in MPI_Finalize until all failures have occurred.
+const ROUNDS: u64 = 12;
 /// Number of rounds, and pause after each round in milliseconds.
-const ARGUMENTS: [&str; 2] = ["40", "20"];
+const ARGUMENTS: [&str; 2] = ["12", "10"];
+/// Longest time between a line of output and a failure, in microseconds.
+const LONGEST_DELAY: u64 = 40_000;
 /// Number of runs with a failure of each program, unless `FFI_TESTS_TIMES` is set.
 const TIMES: usize = 1;
 
@@ -43,8 +47,8 @@ fn conforms(name: &str) {
         .and_then(|times| times.parse().ok());
     for time in 0..times.unwrap_or(TIMES) {
         let worker = random.below(u64::from(WORKERS)) as u32;
-        let after = undisturbed.first_round_lines() + random.below(ROUNDS / 6) as usize;
-        let delay = Duration::from_micros(random.below(60_000));
+        let after = undisturbed.first_round_lines() + random.below(ROUNDS / 4) as usize;
+        let delay = Duration::from_micros(random.below(LONGEST_DELAY));
         let outcome = job(name)
             .kill(Kill::at(worker, Trigger::Lines(after)).after(delay))
             .run();
@@ -141,8 +145,8 @@ fn no_checkpoint_is_taken_of_communicators_of_other_values() {
 #[test]
 fn timers_of_after_the_checkpoint_send_no_signal() {
     let undisturbed = native(job("process"));
-    for worker in 0..WORKERS {
-        let fault = format!("kill rank={worker} at=call:60");
+    for worker in variants(0..WORKERS, 2) {
+        let fault = format!("kill rank={worker} at=call:25");
         let outcome = job("process").interval("off").fault(&fault).run();
         outcome.assert_success();
         outcome.assert_like(&undisturbed, &[]);
@@ -176,7 +180,7 @@ fn locks_are_restored_by_two_recoveries_from_one_checkpoint() {
 fn persistent_collectives_and_partitioned_messages_continue_after_a_restart() {
     for name in ["persistent", "partitioned"] {
         let make = || {
-            Job::new(paths::test_program(name), &["40", "40"])
+            Job::new(paths::test_program(name), &ARGUMENTS)
                 .disk()
                 .interval("7calls")
         };

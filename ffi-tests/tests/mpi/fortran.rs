@@ -8,15 +8,15 @@ use ffi_tests::{Job, Kill, Outcome, Trigger, Verdicts, variants};
 use std::process::Command;
 
 const ANSWERS: (&str, &[&str]) = ("answers", &["40"]);
-const HEAT: (&str, &[&str]) = ("heat", &["300", "2000"]);
-const RECORDS: (&str, &[&str]) = ("records", &["1500"]);
-const FORTRAN_77: (&str, &[&str]) = ("legacy", &["1500"]);
+const HEAT: (&str, &[&str]) = ("heat", &["200", "1000"]);
+const RECORDS: (&str, &[&str]) = ("records", &["700"]);
+const FORTRAN_77: (&str, &[&str]) = ("legacy", &["700"]);
 const DETAILS: (&str, &[&str]) = ("details", &["40"]);
 
 type Program = (&'static str, &'static [&'static str]);
 
 fn job((name, arguments): Program) -> Option<Job> {
-    let interval = if name == "heat" { "0.05s" } else { "7calls" };
+    let interval = if name == "heat" { "0.02s" } else { "7calls" };
     fortran(name, arguments).map(|job| job.workers(3).interval(interval))
 }
 
@@ -64,7 +64,7 @@ fn a_worker_of_a_program_of_the_module_dies() {
 
 #[test]
 fn a_worker_of_a_program_of_mpif_h_dies() {
-    let kills: Vec<_> = variants([(1, 30), (0, 100), (2, 2)], 1).collect();
+    let kills: Vec<_> = variants([(1, 20), (0, 40), (2, 2)], 1).collect();
     survives(FORTRAN_77, &kills, with_open_mpi_4);
 }
 
@@ -91,7 +91,7 @@ fn a_library_that_wraps_procedures_of_fortran_sees_the_calls() {
         return;
     };
     let assert_counted = |outcome: &Outcome| {
-        let counts = outcome.stderr.matches("2000 waits").count();
+        let counts = outcome.stderr.matches("1000 waits").count();
         outcome.check(counts == 3, "not each process has counted its calls");
     };
     assert_counted(&undisturbed);
@@ -105,14 +105,15 @@ fn a_library_that_wraps_procedures_of_fortran_sees_the_calls() {
 }
 
 #[test]
+#[ignore = "a variant: make test-all"]
 fn a_data_representation_is_registered_or_not() {
-    survives(("represented", &["900"]), &[(1, 30)], with_open_mpi_4);
+    survives(("represented", &["400"]), &[(1, 30)], with_open_mpi_4);
 }
 
 /// The output shows the content of the files.
 #[test]
 fn overwritten_records_are_restored() {
-    let kills: Vec<_> = variants([(1, 400), (0, 900), (2, 50)], 1).collect();
+    let kills: Vec<_> = variants([(1, 200), (0, 450), (2, 50)], 1).collect();
     survives(RECORDS, &kills, with_open_mpi_4);
 }
 

@@ -4,11 +4,13 @@
 //! to memory that has been rolled back.
 
 use ffi_tests::native_runs::native;
-use ffi_tests::{Job, Kill, Random, Trigger, Verdicts, fault_at_commit, paths, variants};
+use ffi_tests::{
+    Job, Kill, Random, Trigger, Verdicts, fault_at_commit, is_thorough, paths, variants,
+};
 use std::time::Duration;
 use understudy_formats::events::Kind;
 
-const ROUNDS: u32 = 6;
+const ROUNDS: u32 = 5;
 
 fn large() -> Job {
     Job::new(paths::test_program("large"), &[&ROUNDS.to_string(), "0"]).interval("20calls")
@@ -55,11 +57,13 @@ fn assert_workers_recover(how: &str, job: impl Fn() -> Job, times: usize) {
     undisturbed.assert_checks();
     let first_lines = undisturbed.first_round_lines();
     let mut verdicts = Verdicts::default();
-    verdicts.judge("no kill", || {
-        let outcome = job().run();
-        outcome.assert_success();
-        outcome.assert_like(&undisturbed, &[]);
-    });
+    if is_thorough() {
+        verdicts.judge("no kill", || {
+            let outcome = job().run();
+            outcome.assert_success();
+            outcome.assert_like(&undisturbed, &[]);
+        });
+    }
     for worker in variants([1, 0, 2, 3], 1) {
         for _ in 0..times {
             let round = first_lines + random.below(u64::from(ROUNDS) - 3) as usize;

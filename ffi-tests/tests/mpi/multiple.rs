@@ -3,7 +3,7 @@
 //! A waiting thread yields the MPI lock to the others, also during a cut.
 
 use ffi_tests::native_runs::native;
-use ffi_tests::{Job, Random, Verdicts, paths, variants};
+use ffi_tests::{Job, Random, Verdicts, is_thorough, paths, variants};
 use std::path::Path;
 
 fn job(program: &Path, arguments: &[&str]) -> Job {
@@ -49,7 +49,7 @@ fn threads_that_call_mpi_at_the_same_time_are_brought_back() {
         ),
     ];
     let mut verdicts = Verdicts::default();
-    for (program, arguments, faults) in variants(rows, 2) {
+    for (program, arguments, faults) in variants(rows, 1) {
         verdicts.judge(
             &format!("{} {arguments:?}: {faults}", program.display()),
             || {
@@ -93,7 +93,9 @@ fn threads_make_communicators_and_connect_at_the_same_time() {
         assert_as_undisturbed(|| job(&program, arguments), &faults.collect::<Vec<_>>());
     };
     assert(&["10", "ports"], &[(1, 45), (0, 90), (2, 300), (1, 500)]);
-    assert(&["10"], &[(2, 78), (0, 300), (1, 360)]);
+    if is_thorough() {
+        assert(&["10"], &[(2, 78), (0, 300), (1, 360)]);
+    }
 }
 
 /// A callback waits for a lock of a thread that calls MPI, as in interpreters.
@@ -106,7 +108,8 @@ fn a_callback_may_wait_for_a_thread_that_calls_mpi() {
             &format!("kill rank={rank} at=call:{call}"),
         );
     }
-    if let Some(program) = paths::mpich_program("callbacks") {
+    let of_mpich = is_thorough().then(|| paths::mpich_program("callbacks"));
+    if let Some(program) = of_mpich.flatten() {
         let of_mpich = || job(&program, &["5"]).workers(2).of_mpich();
         assert_survives(of_mpich, "kill rank=1 at=call:150");
     }

@@ -7,7 +7,7 @@ use ffi_tests::{Job, fault_at_commit, paths};
 fn job() -> Job {
     Job::new(paths::example("heat2d"), &HEAT2D)
         .workers(2)
-        .interval("100calls")
+        .interval("50calls")
 }
 
 /// Fails unless the job recovers from a failure and the survivor keeps its process.

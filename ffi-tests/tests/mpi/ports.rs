@@ -5,10 +5,10 @@
 //! undisturbed run under understudy.
 
 use ffi_tests::namespace_hosts::Hosts;
-use ffi_tests::{Job, Outcome, Verdicts, paths, variants};
+use ffi_tests::{Job, Outcome, Verdicts, is_thorough, paths, variants};
 use std::path::Path;
 
-const ARGUMENTS: [&str; 2] = ["6", "4"];
+const ARGUMENTS: [&str; 2] = ["4", "4"];
 
 fn job(program: &Path) -> Job {
     Job::new(program, &ARGUMENTS).interval("5calls")
@@ -81,9 +81,11 @@ fn workers_of_a_connecting_program_fail_on_several_hosts() {
     // The output does not depend on the hosts.
     let expected = undisturbed(make());
     let mut verdicts = Verdicts::default();
-    verdicts.judge("undisturbed", || {
-        undisturbed(spread(make())).assert_like(&expected, &[]);
-    });
+    if is_thorough() {
+        verdicts.judge("undisturbed", || {
+            undisturbed(spread(make())).assert_like(&expected, &[]);
+        });
+    }
     for (rank, epoch) in variants([(1, 3), (0, 4), (3, 2), (2, 6), (1, 7), (3, 5)], 1) {
         let fault = format!("kill rank={rank} at=cut.end epoch={epoch}");
         let outcome = spread(make()).fault(&fault).run();
@@ -93,6 +95,7 @@ fn workers_of_a_connecting_program_fail_on_several_hosts() {
 }
 
 #[test]
+#[ignore = "a variant: make test-all"]
 fn a_cut_falls_while_workers_of_several_hosts_wait_to_connect() {
     if !Hosts::are_possible() {
         return;
@@ -121,6 +124,7 @@ fn a_worker_of_mpich_dies() {
 }
 
 #[test]
+#[ignore = "a variant: make test-all"]
 fn a_worker_of_mpich_on_one_of_several_hosts_dies() {
     let Some(program) = paths::mpich_program("ports").filter(|_| Hosts::are_possible()) else {
         return;

@@ -5,11 +5,11 @@ use ffi_tests::{Job, Kill, Outcome, Random, Trigger, Verdicts, is_thorough, path
 use std::path::Path;
 use std::time::Duration;
 
-const ROUNDS: usize = 24;
+const ROUNDS: usize = 16;
 
 /// Makes a job with a checkpoint in about every third round.
 fn job(program: &Path, how: &str) -> Job {
-    let arguments = [&ROUNDS.to_string(), "20", how];
+    let arguments = [&ROUNDS.to_string(), "10", how];
     Job::new(program, &arguments).interval("7calls")
 }
 
@@ -30,7 +30,7 @@ fn undisturbed(make: impl Fn() -> Job, how: &str, is_mpich: bool) -> Outcome {
 fn die_between_rounds(program: &Path, is_mpich: bool, hows: &[&str]) {
     let mut random = Random::announced("instances");
     let mut verdicts = Verdicts::default();
-    for how in hows {
+    for how in variants(hows, 2) {
         let make = || match is_mpich {
             true => job(program, how).workers(2).of_mpich(),
             false => job(program, how),
@@ -69,7 +69,7 @@ fn a_worker_dies_in_a_program_without_mpi_init() {
 #[test]
 fn a_worker_dies_in_a_session_after_mpi_finalize() {
     let mut verdicts = Verdicts::default();
-    for is_mpich in [false, true] {
+    for is_mpich in variants([false, true], 1) {
         let program = match is_mpich {
             true => paths::mpich_program("instances"),
             false => Some(paths::test_program("instances")),
@@ -80,7 +80,7 @@ fn a_worker_dies_in_a_session_after_mpi_finalize() {
             false => job(&program, "after"),
         };
         let undisturbed = undisturbed(make, "after", is_mpich);
-        for (lines, delay) in variants([(4, 100), (10, 5), (2, 0)], 2) {
+        for (lines, delay) in variants([(4, 50), (10, 5), (2, 0)], 2) {
             let kill = Kill::at(1, Trigger::Lines(lines)).after(Duration::from_millis(delay));
             let outcome = make().kill(kill).run();
             verdicts.judge(
@@ -125,7 +125,7 @@ fn a_worker_dies_at_the_begin_or_the_end() {
     ];
     let mut verdicts = Verdicts::default();
     let undisturbed = undisturbed(|| job(&program, "again"), "again", false);
-    for (worker, point) in variants(points.iter().enumerate(), 2) {
+    for (worker, point) in variants(points.iter().enumerate(), 1) {
         let outcome = job(&program, "again")
             .fault(&format!("kill rank={worker} at={point}"))
             .run();

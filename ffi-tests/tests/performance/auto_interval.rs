@@ -92,7 +92,7 @@ fn deaths_of_idle_spares_count_as_failures() {
     let long = || {
         Job::new(
             paths::example("heat2d"),
-            &["300", "300", "48000", "heat.field"],
+            &["300", "300", "16000", "heat.field"],
         )
         .workers(3)
     };

@@ -6,7 +6,7 @@ use ffi_tests::native_runs::native;
 use ffi_tests::{Job, Outcome, paths};
 
 fn lull(how: &str, interval: &str, anywhere: &str) -> Outcome {
-    let job = Job::new(paths::test_program("lull"), &[how, "5"]).workers(3);
+    let job = Job::new(paths::test_program("lull"), &[how, "3"]).workers(3);
     let job = job.env("UNDERSTUDY_ANYWHERE", anywhere);
     let outcome = job.interval(interval).run();
     outcome.assert_success();

@@ -188,9 +188,9 @@ fn survivors_do_not_grow_in_a_run_with_many_recoveries() {
     let seen: Arc<Mutex<BTreeMap<u32, Uses>>> = Arc::default();
     let (seen_too, mut next_look) = (Arc::clone(&seen), Instant::now());
     let outcome = job
-        .watch(move |ranks| {
+        .observe(move |ranks| {
             if Instant::now() < next_look {
-                return false;
+                return;
             }
             next_look = Instant::now() + Duration::from_millis(20);
             let is_dead = |rank: &&u32| {
@@ -211,7 +211,6 @@ fn survivors_do_not_grow_in_a_run_with_many_recoveries() {
                     uses.push(now);
                 }
             }
-            false
         })
         .run();
     outcome.assert_success();

@@ -8,8 +8,8 @@ use ffi_tests::kill::checkpoints_on_disk;
 use ffi_tests::native_runs::native;
 use ffi_tests::programs::{HEAT2D, TestProgram, cg, heat2d};
 use ffi_tests::{
-    Job, Kill, KillScope, Outcome, REFUSED, Requirement, Trigger, Verdicts, fault_at_commit, paths,
-    skip, variants,
+    Job, Kill, KillScope, Outcome, REFUSED, Requirement, Trigger, Verdicts, fault_at_commit,
+    is_thorough, paths, skip, variants,
 };
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -30,7 +30,7 @@ fn assert_refused(outcome: &Outcome, words: &[&str]) {
 #[test]
 fn a_job_that_was_killed_as_a_whole_resumes() {
     let mut verdicts = Verdicts::default();
-    for (case, epoch) in variants([(heat2d(), 1), (cg(), 3), (heat2d(), 3), (cg(), 1)], 2) {
+    for (case, epoch) in variants([(heat2d(), 3), (cg(), 3), (heat2d(), 1), (cg(), 1)], 1) {
         let mut first = killed(job(&case), epoch);
         let second = restarted(&case).run_after(&mut first);
         println!("{}: {:?}", case.name, second.own_lines());
@@ -157,7 +157,7 @@ const DAMAGES: &[(&str, Damage, &str)] = &[
 fn a_damaged_file_is_refused_and_the_older_epoch_is_used() {
     let case = heat2d();
     let mut verdicts = Verdicts::default();
-    for (index, (what, damage, message)) in variants(DAMAGES, 2).enumerate() {
+    for (index, (what, damage, message)) in variants(DAMAGES, 1).enumerate() {
         let mut first = killed(job(&case), 4);
         let path = newest(&first, WORKERS, index as u32 % WORKERS);
         damage(&path);
@@ -206,14 +206,9 @@ fn epochs_of_another_job_are_refused() {
         &fewer,
         &["another number of workers (4, but this job has 3)"],
     );
-    let mut more = restarted(&case).workers(5).run_after(&mut fewer);
-    assert_refused(
-        &more,
-        &["another number of workers (4, but this job has 5)"],
-    );
     let program = paths::example("heat2d");
     let other = Job::new(program, &["300", "300", "9000", "heat.field"]).disk();
-    let mut other = other.env("UNDERSTUDY_RESTART", "1").run_after(&mut more);
+    let mut other = other.env("UNDERSTUDY_RESTART", "1").run_after(&mut fewer);
     assert_refused(&other, &["other arguments", &HEAT2D[..3].join(" ")]);
     let again = restarted(&case).run_after(&mut other);
     assert_as_undisturbed(&case, &first.stdout, again);
@@ -290,7 +285,7 @@ fn a_worker_that_fails_with_its_only_replica_is_restored_from_disk() {
 
 /// Makes a job that opens, changes, renames and removes files between checkpoints.
 fn files_job() -> Job {
-    Job::new(paths::test_program("files"), &["300", "2000"]).interval("0.1s")
+    Job::new(paths::test_program("files"), &["200", "2000"]).interval("0.1s")
 }
 
 #[track_caller]
@@ -333,8 +328,10 @@ fn a_restart_finds_files_as_they_were() {
 
 /// Children of the ranks change files; a restart and a recovery undo the changes.
 #[test]
+#[ignore = "a variant: make test-all"]
 fn a_restart_finds_files_of_child_processes_as_they_were() {
-    let job = || Job::new(paths::test_program("table/child_files"), &["25", "20"]).interval("0.1s");
+    let job =
+        || Job::new(paths::test_program("table/child_files"), &["14", "20"]).interval("0.05s");
     let mut first = killed(job().disk(), 3);
     let again = job().disk().env("UNDERSTUDY_RESTART", "1").spares(1);
     let second = again.fault("kill rank=1 at=call:20").run_after(&mut first);
@@ -439,7 +436,7 @@ fn a_disk_that_is_full_or_cannot_be_written_is_reported_once_and_the_job_continu
         return;
     };
     check(full.job(&case), "make room there");
-    let Some(protected) = Mount::new("ro") else {
+    let Some(protected) = is_thorough().then(|| Mount::new("ro")).flatten() else {
         return;
     };
     check(protected.job(&case), "mount it writable");
@@ -492,7 +489,7 @@ fn a_disk_with_new_space_is_used() {
 /// Otherwise the next file that the program opens could get another number.
 #[test]
 fn the_numbers_of_the_programs_files_are_its_own() {
-    let make = || Job::new(paths::test_program("lowest"), &["1000"]);
+    let make = || Job::new(paths::test_program("lowest"), &["300"]);
     let outcome = make().disk().interval("10calls").run();
     outcome.assert_success();
     outcome.assert_like(&native(make()), &[]);

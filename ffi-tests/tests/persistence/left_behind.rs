@@ -141,17 +141,22 @@ fn leftovers_are_removed_and_files_of_living_jobs_stay() {
         .into_owned();
     // `understudy clean` runs while a job runs, which then loses a rank. If the command removed
     // ledgers of the job, the job would print output twice.
-    let program = ["--", &heat(), "300", "300", "20000"];
+    let program = ["--", &heat(), "300", "300", "4000"];
+    let may_end = work.path().join("may-end");
+    let fault = format!(
+        "kill rank=1 at=commit.end epoch=6; delay-end until={}",
+        may_end.display()
+    );
     let start = [
         "run",
         "-n",
         "3",
         "--interval",
-        "0.1s",
+        "40calls",
         // A daemon would clean the node as well.
         "--no-daemon",
         "--fault",
-        "kill rank=1 at=commit.end epoch=6",
+        &fault,
     ];
     let ran = UnderstudyCommand::new(work.path(), &[&start[..], &program].concat())
         .during(move |child| {
@@ -180,6 +185,7 @@ fn leftovers_are_removed_and_files_of_living_jobs_stay() {
                     .all(|path| !path.exists() && text.contains(&*path.to_string_lossy()));
                 let is_kept = std::fs::remove_file(living).is_ok();
                 found.set(Some((is_listed, is_there, is_gone, is_kept)));
+                std::fs::File::create(&may_end).expect("the directory is writable");
             }
         })
         .run();
@@ -189,7 +195,7 @@ fn leftovers_are_removed_and_files_of_living_jobs_stay() {
         Some((true, true, true, true)),
         "(listed by the dry run, kept by the dry run, removed, file of a living job kept)"
     );
-    let native = native(Job::new(heat(), &["300", "300", "20000"]).workers(3));
+    let native = native(Job::new(heat(), &["300", "300", "4000"]).workers(3));
     assert!(
         ran.stdout == native.stdout,
         "the output differs\n{}",
@@ -237,7 +243,7 @@ fn a_job_ends_with_the_command_that_runs_it() {
         .during(move |child| {
             let processes = processes::all().filter(|pid| processes::descends(*pid, child.id()));
             let processes: Vec<u32> = processes.collect();
-            let is_time = start.elapsed() > Duration::from_secs(2) && processes.len() > 6;
+            let is_time = start.elapsed() > Duration::from_millis(500) && processes.len() > 6;
             if found.borrow().is_empty() && is_time {
                 found.replace(processes);
                 assert!(processes::kill(child.id()));
@@ -245,29 +251,27 @@ fn a_job_ends_with_the_command_that_runs_it() {
         })
         .run();
     assert_eq!(ran.code(), None, "{}", ran.stderr);
-    std::thread::sleep(END);
     let job = job.borrow();
     assert!(!job.is_empty(), "the command has ended before the kill");
     // The names of relays and files contain the launcher's PID.
     let name = |pid: &u32| format!("-{pid}@");
-    let relays = job
-        .iter()
-        .flat_map(|pid| processes::with_command(&name(pid)));
     let is_running = |pid: &u32| processes::parent(*pid).is_some();
-    let left: Vec<u32> = job
-        .iter()
-        .copied()
-        .chain(relays)
-        .filter(is_running)
-        .collect();
-    assert_eq!(left, Vec::<u32>::new(), "processes are left");
-    let files = paths::shared_memory().into_iter();
-    let files = files.map(|entry| entry.file_name().to_string_lossy().into_owned());
-    let is_of_job = |file: &String| job.iter().any(|pid| file.contains(&name(pid)));
-    assert_eq!(
-        files.filter(is_of_job).collect::<Vec<_>>(),
-        Vec::<String>::new()
-    );
+    let left = || {
+        let relays = job
+            .iter()
+            .flat_map(|pid| processes::with_command(&name(pid)));
+        let processes = job.iter().copied().chain(relays).filter(is_running);
+        let files = paths::shared_memory().into_iter();
+        let files = files.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        let is_of_job = |file: &String| job.iter().any(|pid| file.contains(&name(pid)));
+        let processes = processes.map(|pid| format!("process {pid}"));
+        processes.chain(files.filter(is_of_job)).collect::<Vec<_>>()
+    };
+    let killed = Instant::now();
+    while killed.elapsed() < END && !left().is_empty() {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(left(), Vec::<String>::new());
 }
 
 #[test]

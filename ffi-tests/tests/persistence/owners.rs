@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::rc::Rc;
 
-const ARGUMENTS: [&str; 3] = ["300", "300", "150000"];
+const ARGUMENTS: [&str; 3] = ["200", "200", "2000"];
 
 fn heat() -> String {
     paths::example("heat2d").to_string_lossy().into_owned()
@@ -44,7 +44,10 @@ fn a_second_job_is_refused_while_the_first_one_runs() {
     let work = tempfile::tempdir().expect("there is room for temporary files");
     let refused: Rc<RefCell<Option<[Output; 2]>>> = Rc::default();
     let (found, directory) = (Rc::clone(&refused), work.path().to_owned());
-    let first = run(work.path(), &[])
+    // The first job ends after the attempts to start a second one.
+    let may_end = work.path().join("may-end");
+    let until = format!("delay-end until={}", may_end.display());
+    let first = run(work.path(), &["--fault", &until])
         .during(move |_| {
             if found.borrow().is_none()
                 && checkpoints_on_disk(&directory.join("disk"), 2).len() >= 2
@@ -55,6 +58,7 @@ fn a_second_job_is_refused_while_the_first_one_runs() {
                     command.output().expect("understudy can be executed")
                 };
                 found.replace(Some([second(&["--restart"]), second(&[])]));
+                std::fs::File::create(&may_end).expect("the directory is writable");
             }
         })
         .run();

@@ -14,7 +14,7 @@ pub fn job(case: &TestProgram) -> Job {
     let interval = if case.name == "cg" {
         "8calls"
     } else {
-        "60calls"
+        "30calls"
     };
     case.job().disk().interval(interval)
 }

@@ -10,18 +10,18 @@ use ffi_tests::{
 use std::time::Duration;
 
 const PROGRAMS: [(&str, &[&str]); 5] = [
-    ("pool", &["150", "4", "20000"]),
-    ("teams", &["300", "4"]),
-    ("shortlived", &["150"]),
-    ("tasks", &["150"]),
-    ("naps", &["150"]),
+    ("pool", &["40", "4", "20000"]),
+    ("teams", &["50", "4"]),
+    ("shortlived", &["30"]),
+    ("tasks", &["40"]),
+    ("naps", &["60"]),
 ];
 
 /// Programs in which any thread calls MPI, takes part in cuts and starts recoveries.
 const CALLERS: [(&str, &[&str]); 3] = [
-    ("serialized", &["250", "4", "signals"]),
-    ("callers", &["200"]),
-    ("serialized", &["250", "3", "files"]),
+    ("serialized", &["100", "4", "signals"]),
+    ("callers", &["100"]),
+    ("serialized", &["100", "3", "files"]),
 ];
 
 fn job(program: &str, arguments: &[&str]) -> Job {
@@ -31,7 +31,7 @@ fn job(program: &str, arguments: &[&str]) -> Job {
 }
 
 fn pool(what: &str) -> Job {
-    job("pool", &["150", "4", "20000", what])
+    job("pool", &["60", "4", "20000", what])
 }
 
 /// Survivors roll back in place; a replacement recreates the threads.
@@ -40,7 +40,7 @@ fn pools_teams_short_lived_and_sleeping_threads_are_brought_back() {
     let mut verdicts = Verdicts::default();
     for (program, arguments) in PROGRAMS {
         verdicts.judge(program, || {
-            let kill = Kill::at(1, Trigger::Lines(6)).after(Duration::from_millis(20));
+            let kill = Kill::at(1, Trigger::Lines(3)).after(Duration::from_millis(20));
             let outcome = job(program, arguments).kill(kill).run();
             outcome.assert_all_recovered(&native(job(program, arguments)), &[1]);
         });
@@ -51,9 +51,9 @@ fn pools_teams_short_lived_and_sleeping_threads_are_brought_back() {
 #[test]
 fn threads_that_call_mpi_one_after_the_other_are_brought_back() {
     let mut verdicts = Verdicts::default();
-    for (program, arguments) in CALLERS {
+    for (program, arguments) in variants(CALLERS, 2) {
         verdicts.judge(&format!("{program} {arguments:?}"), || {
-            let kill = Kill::at(1, Trigger::Lines(6)).after(Duration::from_millis(20));
+            let kill = Kill::at(1, Trigger::Lines(3)).after(Duration::from_millis(20));
             let outcome = job(program, arguments).kill(kill).run();
             outcome.assert_all_recovered(&native(job(program, arguments)), &[1]);
         });
@@ -89,7 +89,7 @@ fn lammps_with_threads_recovers_from_any_failure() {
 /// so a lost timer would block the program. With `seldom`, no timer is active at a cut.
 #[test]
 fn timers_that_start_or_signal_threads_continue() {
-    let job = |what: &str| job("alarm", &["20", "2", what]).interval("7calls");
+    let job = |what: &str| job("alarm", &["12", "2", what]).interval("7calls");
     let rows = [
         (
             "often",
@@ -117,7 +117,7 @@ fn timers_that_start_or_signal_threads_continue() {
         ),
     ];
     let mut verdicts = Verdicts::default();
-    for (what, fault) in variants(rows, 2) {
+    for (what, fault) in variants(rows, 1) {
         verdicts.judge(&format!("{what}: {fault}"), || {
             let outcome = job(what).spares(2).fault(fault).run();
             outcome.assert_success();
@@ -224,7 +224,7 @@ fn threads_are_restored_from_copies_of_buddies_and_by_comparing_pages() {
 
 #[test]
 fn a_killed_job_with_threads_resumes_from_disk() {
-    for (program, arguments) in [PROGRAMS[0], CALLERS[1]] {
+    for (program, arguments) in variants([CALLERS[1], PROGRAMS[0]], 1) {
         let on_disk = || job(program, arguments).disk();
         let at = Trigger::OnDisk {
             workers: 3,
@@ -253,7 +253,7 @@ fn a_killed_job_with_threads_resumes_from_disk() {
 /// Replicas are not reduced, since actions of threads in the set-up phase vary.
 #[test]
 fn replicas_of_a_program_with_threads_are_complete() {
-    let replayed = || job("teams", &["300", "4"]).env("UNDERSTUDY_STATIC", "replay");
+    let replayed = || job("teams", &["50", "4"]).env("UNDERSTUDY_STATIC", "replay");
     let outcome = replayed().fault("kill rank=1 at=commit.end epoch=4").run();
     outcome.assert_all_recovered(&native(replayed()), &[1]);
     outcome.assert_line(&["[static-data-with-threads]"]);

@@ -1,6 +1,6 @@
 //! Control groups with a memory limit that is too low for replicas.
 
-use ffi_tests::{Requirement, paths, skip};
+use ffi_tests::{Requirement, paths, skip, variants};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -125,9 +125,10 @@ fn a_process_killed_for_want_of_memory_ends_the_job_and_the_limit_is_named() {
 }
 
 #[test]
+#[ignore = "a variant: make test-all"]
 fn a_job_that_fits_alone_runs_to_its_end_beside_its_copies() {
     paths::wait_for_turn();
-    for percent in [150, 250, 350] {
+    for percent in variants([350, 150, 250], 1) {
         if run_within(percent, "").is_none() {
             return skip(
                 Requirement::ControlGroups,

@@ -1,8 +1,8 @@
 //! Launchers in place of the program, one in each rank.
 
-use ffi_tests::Job;
 use ffi_tests::native_runs::native;
 use ffi_tests::paths::{self, Launcher};
+use ffi_tests::{Job, variants};
 use std::path::Path;
 
 fn program() -> String {
@@ -58,7 +58,7 @@ fn a_launcher_behind_a_wrapper_is_refused() {
             "/mpirun.openmpi",
         ),
     ];
-    for (words, launcher) in cases {
+    for (words, launcher) in variants(cases, 4) {
         let outcome = job(words).launched_by(Launcher::Ckptd).run();
         outcome.assert_refused(&[&format!("{launcher} is a launcher")]);
     }
@@ -88,7 +88,7 @@ fn a_script_that_only_mentions_a_launcher_runs() {
         program()
     );
     paths::script(&script, &text);
-    for launcher in [Launcher::Ckptd, Launcher::Mpirun] {
+    for launcher in variants([Launcher::Mpirun, Launcher::Ckptd], 1) {
         let outcome = Job::new(&script, &[]).launched_by(launcher).run();
         outcome.assert_success();
         outcome.assert_same_lines(&native(Job::new(program(), &["20"])));

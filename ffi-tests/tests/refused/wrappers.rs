@@ -3,7 +3,7 @@
 use ffi_tests::native_runs::native;
 use ffi_tests::paths::{self, Launcher};
 use ffi_tests::processes::MARK;
-use ffi_tests::{Job, Kill, REFUSED, Requirement, Trigger, skip};
+use ffi_tests::{Job, Kill, REFUSED, Requirement, Trigger, skip, variants};
 
 /// Variables without which Open MPI's library does not start.
 const NEEDED: [&str; 4] = ["HOME", "OPAL_PREFIX", "LD_LIBRARY_PATH", "PATH"];
@@ -17,19 +17,19 @@ fn cleared() -> Job {
     let script = format!("exec env -i \"{MARK}=${MARK}\" \"$@\"");
     let mut words = vec!["-c".to_owned(), script, "sh".to_owned()];
     words.extend(NEEDED.iter().filter_map(value));
-    words.extend([program, "40".to_owned(), "10000".to_owned()]);
+    words.extend([program, "30".to_owned(), "5000".to_owned()]);
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     Job::new("/bin/sh", &words).interval("7calls")
 }
 
 /// The program of [`cleared`] without the wrapper.
 fn bare() -> Job {
-    Job::new(paths::test_program("chatter"), &["40", "10000"])
+    Job::new(paths::test_program("chatter"), &["30", "5000"])
 }
 
 #[test]
 fn a_program_in_a_cleared_environment_is_the_rank() {
-    for launcher in [Launcher::Ckptd, Launcher::Mpirun] {
+    for launcher in variants([Launcher::Mpirun, Launcher::Ckptd], 1) {
         let job = cleared().launched_by(launcher);
         let outcome = job.kill(Kill::at(1, Trigger::Lines(10))).run();
         outcome.assert_all_recovered(&native(bare()), &[1]);
@@ -39,9 +39,9 @@ fn a_program_in_a_cleared_environment_is_the_rank() {
 /// setsid(1) leads a process group, so it forks and exits while the program runs.
 #[test]
 fn a_program_in_the_background_of_its_wrapper_is_refused() {
-    for launcher in [Launcher::Ckptd, Launcher::Mpirun] {
+    for launcher in variants([Launcher::Mpirun, Launcher::Ckptd], 1) {
         let program = paths::test_program("chatter").display().to_string();
-        let job = Job::new("/usr/bin/setsid", &[&program, "40", "10000"]);
+        let job = Job::new("/usr/bin/setsid", &[&program, "30", "5000"]);
         let outcome = job.launched_by(launcher).run();
         outcome.assert_status(REFUSED);
         outcome.assert_line(&["runs in the background of /usr/bin/setsid"]);
@@ -63,8 +63,8 @@ fn a_program_in_the_background_of_its_wrapper_is_refused() {
 fn a_program_that_outlives_its_wrapper_ends_the_job() {
     let directory = tempfile::tempdir().expect("a directory");
     let wrapper = directory.path().join("wrapper");
-    paths::script(&wrapper, "#!/bin/sh\n\"$@\" &\nsleep 5\n");
-    for launcher in [Launcher::Ckptd, Launcher::Mpirun] {
+    paths::script(&wrapper, "#!/bin/sh\n\"$@\" &\nsleep 2\n");
+    for launcher in variants([Launcher::Mpirun, Launcher::Ckptd], 1) {
         let job = Job::new(paths::test_program("chatter"), &["4000", "10000"]);
         let outcome = job.started_by(&wrapper).launched_by(launcher).run();
         outcome.assert_status(REFUSED);
@@ -104,12 +104,12 @@ const WAITING: [(&str, &[&str], &str); 3] = [
 /// The wrapper outlives the program, so a failure of the program becomes one of the wrapper.
 #[test]
 fn a_wrapper_that_waits_for_the_program_is_named_at_the_start() {
-    for (wrapper, arguments, name) in WAITING {
+    for (wrapper, arguments, name) in variants(WAITING, 2) {
         if !std::path::Path::new(wrapper).exists() {
             skip(Requirement::Tools, &format!("there is no {wrapper}"));
             continue;
         }
-        for launcher in [Launcher::Ckptd, Launcher::Mpirun] {
+        for launcher in variants([Launcher::Mpirun, Launcher::Ckptd], 1) {
             let outcome = wrapped(wrapper, arguments).launched_by(launcher).run();
             outcome.assert_success();
             outcome.assert_single_line(&[&format!("has started {name},"), "exec"]);
@@ -130,7 +130,7 @@ fn a_wrapper_that_waits_for_the_program_is_named_at_the_start() {
 /// Makes a job of the program of [`bare`] behind a wrapper.
 fn wrapped(wrapper: &str, arguments: &[&str]) -> Job {
     let program = paths::test_program("chatter").display().to_string();
-    let words = [arguments, &[&program, "40", "10000"]].concat();
+    let words = [arguments, &[&program, "30", "5000"]].concat();
     Job::new(wrapper, &words).interval("7calls")
 }
 
@@ -157,8 +157,8 @@ fn a_pid_namespace_of_each_rank_is_refused() {
         return;
     }
     let words = ["PID namespace of its own", "start the launcher"];
-    for launcher in [Launcher::Ckptd, Launcher::Mpirun] {
-        for arguments in [&PID_NAMESPACE[..], &PID_NAMESPACE[..2]] {
+    for launcher in variants([Launcher::Mpirun, Launcher::Ckptd], 1) {
+        for arguments in variants([&PID_NAMESPACE[..], &PID_NAMESPACE[..2]], 1) {
             let job = wrapped("/usr/bin/unshare", arguments).launched_by(launcher);
             job.run().assert_refused(&words);
         }
@@ -176,9 +176,8 @@ fn a_pid_namespace_of_each_rank_is_refused() {
 #[test]
 fn a_job_of_which_some_ranks_are_refused_ends() {
     let program = paths::test_program("chatter").display().to_string();
-    let script =
-        format!("[ $OMPI_COMM_WORLD_RANK != 1 ] || ulimit -n 400; exec {program} 40 10000");
-    for launcher in [Launcher::Ckptd, Launcher::Mpirun] {
+    let script = format!("[ $OMPI_COMM_WORLD_RANK != 1 ] || ulimit -n 400; exec {program} 30 5000");
+    for launcher in variants([Launcher::Mpirun, Launcher::Ckptd], 1) {
         let job = Job::new("/bin/sh", &["-c", &script]).launched_by(launcher);
         let outcome = job.run();
         let status = outcome.status.and_then(|status| status.code());
@@ -228,8 +227,8 @@ fn a_program_under_valgrind_is_refused() {
         ("/usr/bin/env", &["valgrind", "-q", &program, "40"]),
         ("/bin/sh", &["-c", &script]),
     ];
-    for launcher in [Launcher::Ckptd, Launcher::Mpirun] {
-        for (wrapper, arguments) in jobs {
+    for launcher in variants([Launcher::Mpirun, Launcher::Ckptd], 1) {
+        for (wrapper, arguments) in variants(jobs, 1) {
             let job = Job::new(wrapper, arguments).workers(2);
             let job = job.launched_by(launcher).env("UNDERSTUDY_REQUIRE", "1");
             job.run()

@@ -91,7 +91,7 @@ fn a_journal_that_is_damaged_before_its_trial_replay_is_not_used() {
 #[test]
 fn two_replacements_replay_at_once() {
     let mut verdicts = Verdicts::default();
-    for case in variants([programs::cg(), programs::heat2d()], 1) {
+    for case in variants([programs::heat2d(), programs::cg()], 1) {
         let outcome = job(&case)
             .spares(2)
             .kill(Kill::at(0, ALL_REDUCED))
@@ -115,7 +115,7 @@ fn two_replacements_replay_at_once() {
 fn a_setup_that_is_not_the_same_twice_is_kept_as_it_was() {
     assert_workers_recover(
         &prints("unlike", || {
-            Job::new(paths::test_program("unlike"), &["8000"])
+            Job::new(paths::test_program("unlike"), &["3000"])
         }),
         20,
     );
@@ -126,7 +126,7 @@ fn a_setup_that_is_not_the_same_twice_is_kept_as_it_was() {
 #[ignore = "a variant: make test-all"]
 fn calls_that_are_not_the_same_twice_are_noticed() {
     let case = prints("unlike, calls", || {
-        Job::new(paths::test_program("unlike"), &["8000", "calls"])
+        Job::new(paths::test_program("unlike"), &["3000", "calls"])
     });
     let outcome = job(&case).fault("kill rank=1 at=cut.begin epoch=40").run();
     assert_like_undisturbed(&outcome, &case);
@@ -141,7 +141,7 @@ fn calls_that_are_not_the_same_twice_are_noticed() {
 #[ignore = "a variant: make test-all"]
 fn mpi_may_call_the_program_back_in_the_phase() {
     let case = prints("callbacks", || {
-        Job::new(paths::test_program("callbacks"), &["8000"])
+        Job::new(paths::test_program("callbacks"), &["3000"])
     });
     for epoch in [2, 40] {
         let fault = format!("kill rank=1 at=cut.begin epoch={epoch}");
@@ -191,7 +191,7 @@ fn roundabout() -> Job {
     let late = directory.join("liblate.so");
     Job::new(
         directory.join("roundabout"),
-        &[&late.to_string_lossy(), "8000"],
+        &[&late.to_string_lossy(), "3000"],
     )
 }
 
@@ -230,7 +230,7 @@ fn most_different_pages(outcome: &Outcome) -> Option<u64> {
 #[test]
 fn clocks_are_answered_from_the_journal() {
     let case = prints("clocks", || {
-        Job::new(paths::test_program("clocks"), &["8000"])
+        Job::new(paths::test_program("clocks"), &["3000"])
     });
     let outcome = job(&case).kill(Kill::at(1, ALL_REDUCED)).run();
     assert_like_undisturbed(&outcome, &case);
@@ -250,7 +250,7 @@ fn clocks_are_answered_from_the_journal() {
 #[ignore = "a variant: make test-all"]
 fn handlers_may_read_clocks_in_the_phase() {
     let case = prints("clocks, signals", || {
-        Job::new(paths::test_program("clocks"), &["8000", "signals"])
+        Job::new(paths::test_program("clocks"), &["3000", "signals"])
     });
     let outcome = job(&case).fault("kill rank=1 at=cut.begin epoch=20").run();
     assert_like_undisturbed(&outcome, &case);
@@ -295,9 +295,10 @@ fn assert_short_journal(case: &ffi_tests::programs::TestProgram, max_bytes: u64)
 }
 
 #[test]
+#[ignore = "a variant: make test-all"]
 fn an_attached_buffer_is_no_output() {
     let case = phase("attach", || {
-        Job::new(paths::test_program("phase"), &["20000", "attach"])
+        Job::new(paths::test_program("phase"), &["3000", "attach"])
     });
     assert_short_journal(&case, 20_000);
 }
@@ -306,7 +307,7 @@ fn an_attached_buffer_is_no_output() {
 #[ignore = "a variant: make test-all"]
 fn what_is_packed_is_recorded_once() {
     let case = phase("pack", || {
-        Job::new(paths::test_program("phase"), &["20000", "pack"])
+        Job::new(paths::test_program("phase"), &["3000", "pack"])
     });
     assert_short_journal(&case, 100_000);
 }
@@ -315,7 +316,7 @@ fn what_is_packed_is_recorded_once() {
 #[ignore = "a variant: make test-all"]
 fn tests_in_vain_take_no_room() {
     let case = phase("tests", || {
-        Job::new(paths::test_program("phase"), &["20000", "tests"])
+        Job::new(paths::test_program("phase"), &["3000", "tests"])
     });
     assert_short_journal(&case, 20_000);
 }

@@ -156,6 +156,7 @@ fn assert_like_undisturbed(outcome: &Outcome, arguments: &[&str]) {
 }
 
 #[test]
+#[ignore = "a variant: make test-all"]
 fn a_survivor_gets_back_what_it_has_just_changed() {
     for (list, changers) in [
         ("1", vec![1]),

@@ -12,18 +12,20 @@ const FIRST_PAGES: u64 = 195;
 
 fn adapt() -> TestProgram {
     programs::prints("adapt", || {
-        Job::new(paths::test_program("adapt"), &["8000"])
+        Job::new(paths::test_program("adapt"), &["1500"])
     })
 }
 
 fn adapt_twice() -> TestProgram {
     programs::prints("adapt", || {
-        Job::new(paths::test_program("adapt"), &["8000", "2"])
+        Job::new(paths::test_program("adapt"), &["1500", "2"])
     })
 }
 
 fn job(case: &TestProgram) -> Job {
-    reduced_replicas::job(case).env("UNDERSTUDY_INIT_END", "pcontrol:1")
+    reduced_replicas::job(case)
+        .env("UNDERSTUDY_INIT_END", "pcontrol:1")
+        .fault(&reduced_replicas::pauses((10..=150).step_by(10)))
 }
 
 /// Moment when replicas of all workers have been reduced for this number of phases.
@@ -44,8 +46,8 @@ fn what_is_set_up_anew_is_rebuilt() {
     let (case, twice) = (adapt(), adapt_twice());
     let mut verdicts = Verdicts::default();
     let deaths = [
-        (&twice, 3, 4 * FIRST_PAGES, 2),
         (&case, 2, 2 * FIRST_PAGES, 0),
+        (&twice, 3, 4 * FIRST_PAGES, 2),
         (&case, 1, FIRST_PAGES, 2),
         (&twice, 3, 4 * FIRST_PAGES, 0),
         (&case, 2, 2 * FIRST_PAGES, 2),
@@ -72,7 +74,7 @@ fn a_worker_may_die_in_a_new_phase() {
         "phase.begin",
         "phase.begin epoch=2",
         "phase.end",
-        "call:8060",
+        "call:1560",
     ] {
         let at = |worker: u32| format!("kill rank={worker} at={place}");
         for worker in [0, 3] {
@@ -99,13 +101,7 @@ fn without_new_phases_replicas_keep_the_second_set_up() {
     let case = adapt();
     let quiet = job(&case).env("UNDERSTUDY_NEW_PHASE", "off");
     let outcome = quiet
-        .kill(Kill::at(
-            1,
-            Trigger::Commit {
-                rank: 1,
-                epoch: 300,
-            },
-        ))
+        .kill(Kill::at(1, Trigger::Commit { rank: 1, epoch: 80 }))
         .run();
     assert_recovered(&outcome, &case, 1);
     outcome.check(

@@ -8,7 +8,9 @@ use ffi_tests::paths;
 use ffi_tests::processes::{self, ResourceUse};
 use ffi_tests::programs::{self, TestProgram, heat2d};
 use ffi_tests::reduced_replicas::{self, ALL_REDUCED, LOST};
-use ffi_tests::{Job, Kill, KillScope, Launcher, Outcome, Trigger, fault_at_commit, variants};
+use ffi_tests::{
+    Job, Kill, KillScope, Launcher, Outcome, Trigger, fault_at_commit, is_thorough, variants,
+};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -82,6 +84,7 @@ fn a_worker_and_its_buddy_may_fail_together() {
 }
 
 #[test]
+#[ignore = "a variant: make test-all"]
 fn a_worker_and_its_buddy_may_fail_together_without_a_spare() {
     let job = job().spares(0);
     let outcome = heat2d().assert_undisturbed(killed(job, 1, 15, these(&[1, 2, 3])));
@@ -90,7 +93,10 @@ fn a_worker_and_its_buddy_may_fail_together_without_a_spare() {
 
 #[test]
 fn all_processes_may_die_at_once() {
-    heat2d().assert_undisturbed(job().killed_as_a_whole(Trigger::Lines(15), KillScope::Ranks));
+    if is_thorough() {
+        let job = job().killed_as_a_whole(Trigger::Lines(15), KillScope::Ranks);
+        heat2d().assert_undisturbed(job);
+    }
     heat2d().assert_undisturbed(killed(job().spares(0), 3, 9, all(4)));
 }
 
@@ -101,7 +107,7 @@ fn a_job_of_one_worker_is_protected() {
     // third kill, on a fast machine, too.
     let lasting = TestProgram {
         name: "heat2d, lasting",
-        make: || programs::heat2d_of("240", "12000", "60").interval("100calls"),
+        make: || programs::heat2d_of("240", "6000", "30").interval("50calls"),
         ..heat2d()
     };
     let outcome = lasting.assert_undisturbed(killed(one(&lasting), 4, 4, all(1)));
@@ -113,8 +119,8 @@ fn a_job_of_one_worker_is_protected() {
 #[test]
 fn a_worker_may_fail_at_any_moment_of_a_checkpoint_together_with_its_buddy() {
     for point in variants(
-        ["ship.begin", "commit.begin", "capture.end", "commit.end"],
-        2,
+        ["commit.begin", "ship.begin", "capture.end", "commit.end"],
+        1,
     ) {
         let fault = format!(
             "kill rank=1 at={point} epoch=3 delay=40ms; kill rank=2 at={point} epoch=3 delay=40ms"
@@ -129,8 +135,8 @@ fn a_worker_may_fail_at_any_moment_of_a_checkpoint_together_with_its_buddy() {
 #[test]
 fn a_replacement_may_fail_before_it_has_taken_over() {
     for stage in variants(
-        ["agree", "fetch", "load", "replace", "rebuild", "reprotect"],
-        2,
+        ["load", "agree", "fetch", "replace", "rebuild", "reprotect"],
+        1,
     ) {
         // The spare replaces a worker and fails; a new process replaces the spare. Both take over
         // the same persistent replica store, one after the other.
@@ -223,10 +229,10 @@ fn without_static_data_in_the_copies_the_death_of_all_ends_the_job() {
 const SMALL: [&str; 8] = [
     "100",
     "100",
-    "9000",
+    "5000",
     "heat.field",
     "--print-every",
-    "100",
+    "50",
     "--log",
     "heat.log",
 ];
@@ -238,10 +244,11 @@ const SAMPLES: usize = 6;
 const LIMITS: (u64, usize) = (2048, 6);
 
 #[test]
+#[ignore = "a variant: make test-all"]
 fn nothing_grows_from_death_to_death() {
     let case = TestProgram {
         name: "heat2d, small",
-        make: || Job::new(paths::example("heat2d"), &SMALL).interval("40calls"),
+        make: || Job::new(paths::example("heat2d"), &SMALL).interval("20calls"),
         ..heat2d()
     };
     let seen: Arc<Mutex<Vec<[ResourceUse; 2]>>> = Arc::default();

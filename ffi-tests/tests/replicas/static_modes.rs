@@ -31,14 +31,14 @@ fn static_data_on_disk_are_recovered_from() {
     let mut verdicts = Verdicts::default();
     let [heat2d, cg, sem] = [programs::heat2d(), programs::cg(), programs::sem()];
     let deaths = [
-        (&sem, 0),
         (&heat2d, 2),
+        (&sem, 0),
         (&cg, 0),
         (&heat2d, 0),
         (&cg, 2),
         (&sem, 2),
     ];
-    for (case, worker) in variants(deaths, 2) {
+    for (case, worker) in variants(deaths, 1) {
         let outcome = without_epochs(on_disk(case))
             .kill(Kill::at(worker, ALL_REDUCED))
             .run();
@@ -62,7 +62,7 @@ fn static_data_on_disk_are_recovered_from() {
 #[test]
 #[ignore = "a variant: make test-all"]
 fn a_setup_that_cannot_be_replayed_may_be_on_disk() {
-    let case = setup(|| Job::new(paths::test_program("setup"), &["20000", "process"]));
+    let case = setup(|| Job::new(paths::test_program("setup"), &["3000", "process"]));
     let outcome = without_epochs(on_disk(&case))
         .kill(Kill::at(1, ALL_REDUCED))
         .run();
@@ -164,9 +164,9 @@ fn auto_takes_the_way_that_works() {
     let auto = |case: &TestProgram| reduced_replicas::job(case).env("UNDERSTUDY_STATIC", "auto");
     let late = |job: Job| job.kill(Kill::at(1, Trigger::Decided { workers: WORKERS }));
     // `image` is chosen at once, in the set-up phase, where a failure would restart the phase.
-    let later = |job: Job| job.kill(Kill::at(1, Trigger::Commit { rank: 1, epoch: 40 }));
+    let later = |job: Job| job.kill(Kill::at(1, Trigger::Commit { rank: 1, epoch: 20 }));
     let heat2d = programs::heat2d();
-    let impossible = setup(|| Job::new(paths::test_program("setup"), &["20000", "process"]));
+    let impossible = setup(|| Job::new(paths::test_program("setup"), &["3000", "process"]));
     let runs = [
         (
             &heat2d,
@@ -185,7 +185,7 @@ fn auto_takes_the_way_that_works() {
             "image",
         ),
     ];
-    for (case, job, way) in variants(runs, 2) {
+    for (case, job, way) in variants(runs, 1) {
         let outcome = job.run();
         assert_like_undisturbed(&outcome, case);
         outcome.assert_taken_over(&[1]);
@@ -209,6 +209,7 @@ fn auto_takes_the_way_that_works() {
 ///
 /// Trial replays need no spare, and their results are valid for a new process.
 #[test]
+#[ignore = "a variant: make test-all"]
 fn without_a_spare_data_are_rebuilt_as_well() {
     let case = programs::heat2d();
     let outcome = reduced_replicas::job(&case)

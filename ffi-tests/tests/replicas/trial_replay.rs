@@ -99,7 +99,7 @@ fn a_sample_of_the_workers_may_have_trial_replays() {
             .env("UNDERSTUDY_REHEARSE", "sample")
             .env("UNDERSTUDY_STATIC", setting)
             .env("UNDERSTUDY_BUDDY_OFFSET", "1")
-            .fault("kill rank=1 at=cut.begin epoch=30; kill rank=0 at=cut.begin epoch=50")
+            .fault("kill rank=1 at=cut.begin epoch=20; kill rank=0 at=cut.begin epoch=30")
             .spares(2)
             .run();
         outcome.assert_success();
@@ -175,7 +175,7 @@ fn lammps_is_rebuilt_but_for_the_numbers_of_its_files() {
 #[test]
 #[ignore = "a variant: make test-all"]
 fn a_trial_replay_has_no_effects_and_finds_differences() {
-    let case = setup(|| Job::new(paths::test_program("setup"), &["20000"]));
+    let case = setup(|| Job::new(paths::test_program("setup"), &["3000"]));
     for one in run_trial_replays(&case, "20calls") {
         assert_eq!(one.failure, None, "worker {}", one.worker);
         // The structure, with 12 KiB of random bytes, takes four pages; a few other pages may
@@ -197,7 +197,7 @@ fn a_trial_replay_makes_only_calls_that_it_can_judge() {
     let case = TestProgram {
         files: &["made.0", "made.1", "made.2", "made.3"],
         ..prints("calls", || {
-            Job::new(paths::test_program("phase"), &["20000", "calls"])
+            Job::new(paths::test_program("phase"), &["3000", "calls"])
         })
     };
     for one in run_trial_replays(&case, "20calls") {
@@ -213,7 +213,7 @@ fn a_trial_replay_makes_only_calls_that_it_can_judge() {
 #[test]
 #[ignore = "a variant: make test-all"]
 fn a_setup_that_starts_processes_is_not_replayed() {
-    let case = setup(|| Job::new(paths::test_program("setup"), &["20000", "process"]));
+    let case = setup(|| Job::new(paths::test_program("setup"), &["3000", "process"]));
     for one in run_trial_replays(&case, "20calls") {
         let why = one.failure.unwrap_or_default();
         assert!(why.contains("system call"), "worker {}: {why}", one.worker);

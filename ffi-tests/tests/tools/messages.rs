@@ -43,6 +43,16 @@ fn code(directories: &[&str]) -> String {
     sources.collect()
 }
 
+/// Returns the names that follow a text; spaces and line ends may be between them.
+fn words_after(before: &str, text: &str) -> BTreeSet<String> {
+    let word = |rest: &str| {
+        let rest = rest.trim_start_matches([' ', '\n']);
+        let is_part = |letter: &char| letter.is_ascii_alphanumeric() || *letter == '_';
+        rest.chars().take_while(is_part).collect::<String>()
+    };
+    text.split(before).skip(1).map(word).collect()
+}
+
 #[test]
 fn every_message_is_printed_somewhere() {
     let code = code(&["interpose", "ckptd"]);
@@ -50,14 +60,10 @@ fn every_message_is_printed_somewhere() {
         paths::workspace().join("ckptd/catalogue/src/generated/message.rs"),
     );
     let catalogue = catalogue.expect("the texts");
-    let names = |pattern: &str, text: &str| -> BTreeSet<String> {
-        let pattern = Regex::new(pattern).expect("a pattern");
-        let found = pattern.captures_iter(text);
-        found.map(|found| found[1].to_owned()).collect()
-    };
-    let defined = names("pub (?:const|fn) ([A-Za-z0-9_]+)", &catalogue);
+    let mut defined = words_after("pub const ", &catalogue);
+    defined.append(&mut words_after("pub fn ", &catalogue));
     assert!(defined.len() > 300, "only {}", defined.len());
-    let used = names("message::[ \n]*([A-Za-z0-9_]+)", &code);
+    let used = words_after("message::", &code);
     let unused: Vec<_> = defined.difference(&used).collect();
     assert!(unused.is_empty(), "no code prints {unused:#?}");
 }
@@ -84,11 +90,16 @@ const PRINTERS: [&str; 6] = [
 
 /// Returns the literals of messages that are not from the catalogue.
 fn own_sentences(code: &str) -> Vec<String> {
-    let print = PRINTERS.join("|");
-    let site = format!(r#"(?:{print})\((?:&?format(?:_args)?!\()?[ \n]*"((?:[^\n])*?)"[ \n]*[,)]"#);
-    let site = Regex::new(&site).expect("a pattern");
+    let arguments = r#"^\((?:&?format(?:_args)?!\()?[ \n]*"((?:[^\n])*?)"[ \n]*[,)]"#;
+    let arguments = Regex::new(arguments).expect("a pattern");
     let placeholder = Regex::new(r"\{[^}]*\}|understudy:").expect("a pattern");
-    let texts = site.captures_iter(code).map(|found| found[1].to_owned());
+    // One regular expression for the whole text would take seconds in a build without optimisation.
+    let after = |printer: &&'static str| {
+        let found = code.match_indices(*printer);
+        found.map(|(at, printer)| &code[at + printer.len()..])
+    };
+    let calls = PRINTERS.iter().flat_map(after);
+    let texts = calls.filter_map(|rest| Some(arguments.captures(rest)?[1].to_owned()));
     let words = |text: &String| {
         let cause = OUTCOMES.iter().find_map(|it| text.strip_suffix(it));
         let cause = placeholder.replace_all(cause.unwrap_or(text), "");

@@ -1,7 +1,7 @@
 //! `understudy report`: pages of real jobs with zero, one and five failures, and their display.
 
 use ffi_tests::command::UnderstudyCommand;
-use ffi_tests::{Requirement, paths, skip};
+use ffi_tests::{Requirement, is_thorough, paths, skip};
 use regex::Regex;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -21,7 +21,7 @@ fn page(work: &Path, deaths: &[(u32, u64)]) -> (PathBuf, String) {
         "--spares",
         &spares,
         "--interval",
-        "200calls",
+        "80calls",
         "--events",
         "events",
     ];
@@ -30,7 +30,7 @@ fn page(work: &Path, deaths: &[(u32, u64)]) -> (PathBuf, String) {
     } else {
         vec!["--fault", fault.as_str()]
     };
-    let program = ["--", heat.as_str(), "300", "300", "6000"];
+    let program = ["--", heat.as_str(), "200", "200", "2000"];
     UnderstudyCommand::new(work, &[&start[..], &fault, &program].concat())
         .run()
         .assert(0, &[]);
@@ -103,7 +103,9 @@ fn pages_of_jobs_show_their_events() {
             _ => "5 processes failed. The job recovered 5 times.",
         };
         assert!(text.contains(words), "no `{words}`");
-        browse(&path, deaths.len());
+        if is_thorough() {
+            browse(&path, deaths.len());
+        }
     }
 }
 
@@ -269,9 +271,9 @@ fn the_time_of_a_recovery_is_the_same_on_stderr_and_in_the_report() {
     let work = tempfile::tempdir().expect("there is room for temporary files");
     let heat = paths::example("heat2d").to_string_lossy().into_owned();
     let fault = "kill rank=1 at=call:1000";
-    let start = "run -n 2 --spares 1 --interval 200calls --events events --fault";
+    let start = "run -n 2 --spares 1 --interval 80calls --events events --fault";
     let start: Vec<&str> = start.split(' ').chain([fault, "--"]).collect();
-    let program = [heat.as_str(), "300", "300", "6000"];
+    let program = [heat.as_str(), "200", "200", "2000"];
     let ran = UnderstudyCommand::new(work.path(), &[&start[..], &program].concat()).run();
     ran.assert(0, &[]);
     let printed_ms = number_in(&ran.stderr, "; resumed from .* after ([0-9.]+) ms");

@@ -22,7 +22,7 @@ fn modules(text: &str) -> Vec<String> {
 fn scheduled_modules_exist() {
     let text = std::fs::read_to_string(paths::workspace().join(".config/nextest.toml"));
     let modules = modules(&text.expect("the schedule"));
-    assert!(modules.len() > 10, "only {modules:?}");
+    assert!(modules.len() > 5, "only {modules:?}");
     let tests = paths::workspace().join("ffi-tests/tests");
     let is_missing = |module: &&String| {
         let path = tests.join(module.replace("::", "/"));

@@ -48,10 +48,11 @@ fn assert_survived(job: Job, count: usize) -> Outcome {
 
 #[test]
 fn the_manager_may_fail_in_mid_run() {
-    for (launcher, lines) in [
+    let kills = [
         (Launcher::Mpirun, &[9, 18, 27][..]),
         (Launcher::Ckptd, &[15]),
-    ] {
+    ];
+    for (launcher, lines) in variants(kills, 1) {
         let outcome = assert_survived(killed_at(job().launched_by(launcher), lines), lines.len());
         outcome.check(outcome.takeovers().is_empty(), "a worker was replaced");
     }
@@ -59,7 +60,7 @@ fn the_manager_may_fail_in_mid_run() {
 
 #[test]
 fn a_worker_may_fail_together_with_the_manager() {
-    for spares in [1, 0] {
+    for spares in variants([1, 0], 1) {
         let fault = "kill-manager rank=2 at=commit.end epoch=3; kill rank=2 at=commit.end epoch=3";
         let outcome = assert_survived(job().spares(spares).fault(fault), 1);
         outcome.check(

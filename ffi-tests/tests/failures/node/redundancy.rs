@@ -6,7 +6,7 @@
 
 use ffi_tests::native_runs::native;
 use ffi_tests::programs::{self, TestProgram};
-use ffi_tests::{Job, Outcome, Verdicts, paths, variants};
+use ffi_tests::{Job, Outcome, Verdicts, is_thorough, paths, variants};
 
 fn job(case: &TestProgram, copies: &str, fault: &str) -> Job {
     case.job()
@@ -43,7 +43,7 @@ fn assert_refusals(outcome: &Outcome, count: usize) {
 #[test]
 fn a_damaged_copy_is_never_loaded() {
     let mut verdicts = Verdicts::default();
-    for (case, copy) in variants([(programs::cg(), "state"), (programs::heat2d(), "held")], 1) {
+    for (case, copy) in variants([(programs::heat2d(), "held"), (programs::cg(), "state")], 1) {
         let fault = format!(
             "corrupt rank=2 at=commit.end epoch=3 copy={copy}; kill rank=1 at=cut.end epoch=4"
         );
@@ -76,7 +76,7 @@ fn a_damaged_replica_is_rebuilt() {
     // has the second replica. The replica at worker 2, which was damaged, must be whole again.
     let fault = "corrupt rank=2 at=commit.end epoch=3; kill rank=1 at=cut.end epoch=4; kill \
         rank=4 at=cut.begin epoch=6 delay=40ms; kill rank=3 at=cut.begin epoch=6 delay=40ms";
-    let outcome = job(&case, "2", fault).interval("160calls").run();
+    let outcome = job(&case, "2", fault).interval("80calls").run();
     assert_survived(&outcome, &case, &[1, 1, 3]);
     assert_refusals(&outcome, 1);
 }
@@ -86,7 +86,7 @@ fn a_damaged_replica_is_rebuilt() {
 fn the_disk_is_used_when_a_copy_is_damaged() {
     let case = programs::heat2d();
     let fault = "corrupt rank=2 at=commit.end epoch=9; kill rank=1 at=cut.end epoch=10";
-    let outcome = job(&case, "1", fault).interval("160calls").disk().run();
+    let outcome = job(&case, "1", fault).interval("80calls").disk().run();
     assert_survived(&outcome, &case, &[1]);
     assert_refusals(&outcome, 1);
     outcome.assert_line(&["wrong checksum", "on disk"]);
@@ -164,7 +164,7 @@ fn with_two_copies_a_rank_and_one_of_its_buddies_may_die_at_once() {
         "ship.end",
         "commit.end",
     ];
-    for (index, point) in variants(points, 2).enumerate() {
+    for (index, point) in variants(points, 1).enumerate() {
         let worker = index as u32 % 4;
         // The worker fails together with its first buddy, or with its second buddy.
         let (case, further) = match index % 2 {
@@ -216,7 +216,7 @@ fn both_replicas_are_rebuilt_after_a_recovery() {
             "kill rank=1 at=cut.end epoch=3; kill rank={dead} at=cut.begin epoch=5 delay=40ms; \
              kill rank={buddy} at=cut.begin epoch=5 delay=40ms"
         );
-        let outcome = job(&case, "2", &fault).interval("160calls").run();
+        let outcome = job(&case, "2", &fault).interval("80calls").run();
         let mut second = [dead, buddy];
         second.sort_unstable();
         verdicts.judge(&fault, || {
@@ -297,11 +297,14 @@ fn with_parity_one_of_each_group_may_die_at_once_and_another_later() {
     // The parity that rank 4 has rebuilt after it replaced worker 0 restores worker 2.
     let later = "; kill rank=2 at=cut.end epoch=5";
     let fault = deaths(&[0, 1], "cut.begin") + later;
-    let outcome = job(&case, "xor:2", &fault).interval("160calls").run();
+    let outcome = job(&case, "xor:2", &fault).interval("80calls").run();
     verdicts.judge(&fault, || assert_survived(&outcome, &case, &[0, 1, 2]));
+    if !is_thorough() {
+        return verdicts.assert_all_good();
+    }
     // An odd number of workers, with groups of 3 and 2.
     let fault = format!("{}{later}", deaths(&[1, 4], "cut.begin"));
-    let five = |job: Job| job.workers(5).interval("160calls");
+    let five = |job: Job| job.workers(5).interval("80calls");
     let outcome = five(job(&case, "xor:3", &fault)).run();
     verdicts.judge(&format!("five workers: {fault}"), || {
         outcome.assert_recovered(&native(five(case.job())), case.files, &[1, 4, 2]);
@@ -362,18 +365,21 @@ fn with_parity_two_of_a_group_are_a_loss_and_so_is_damage_that_is_needed() {
             ["worker 1 (rank 1 on ", ") failed", damage],
         ),
     ];
-    for (scheme, fault, words) in variants(losses, 2) {
+    for (scheme, fault, words) in variants(losses, 1) {
         let outcome = job(&case, scheme, &fault).run();
         verdicts.judge(&format!("{scheme}: {fault}"), || {
             assert_lost(&outcome, &words)
         });
+    }
+    if !is_thorough() {
+        return verdicts.assert_all_good();
     }
     let disk = job(
         &case,
         "xor:4",
         &damaged.replace("=3", "=9").replace("=4", "=10"),
     );
-    let outcome = disk.interval("160calls").disk().run();
+    let outcome = disk.interval("80calls").disk().run();
     verdicts.judge("xor:4 with a disk", || {
         assert_survived(&outcome, &case, &[1])
     });

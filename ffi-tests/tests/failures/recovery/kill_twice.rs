@@ -205,9 +205,9 @@ fn a_second_process_may_die_at_any_stage_of_a_recovery() {
     // The ordinary run has the last points, where failures can lose the most.
     let points: Vec<_> = points().enumerate().collect();
     sweep(
-        &programs::cg(),
+        &programs::heat2d(),
         ReplicaLifetime::Node,
-        variants(points.into_iter().rev(), 3),
+        variants(points.into_iter().rev(), 2),
         |index| vec![ROLES[(2 * index + 3) % ROLES.len()]],
     );
 }

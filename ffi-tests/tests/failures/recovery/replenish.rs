@@ -12,8 +12,8 @@ use std::time::Duration;
 /// The interval is in calls, so that a fast machine takes as many checkpoints as a slow one.
 fn enough_of_heat2d() -> TestProgram {
     TestProgram {
-        name: "heat2d, 30000",
-        make: || heat2d_of("300", "30000", "500").interval("1000calls"),
+        name: "heat2d, 12000",
+        make: || heat2d_of("200", "12000", "200").interval("400calls"),
         ..heat2d()
     }
 }
@@ -21,8 +21,8 @@ fn enough_of_heat2d() -> TestProgram {
 /// Half of [`enough_of_heat2d`], for one or two new spares.
 fn half_of_heat2d() -> TestProgram {
     TestProgram {
-        name: "heat2d, 15000",
-        make: || heat2d_of("300", "15000", "500").interval("1000calls"),
+        name: "heat2d, 6000",
+        make: || heat2d_of("200", "6000", "200").interval("400calls"),
         ..heat2d()
     }
 }
@@ -91,7 +91,7 @@ fn a_new_spare_that_fails_while_joining_is_not_needed() {
 #[test]
 fn a_worker_that_fails_while_a_new_spare_joins_is_replaced_by_it() {
     let case = half_of_heat2d();
-    let fault = "kill rank=1 at=cut.end epoch=3; wait rank=5 at=boot.end delay=800ms; kill rank=2 \
+    let fault = "kill rank=1 at=cut.end epoch=3; wait rank=5 at=boot.end delay=400ms; kill rank=2 \
         at=cut.end epoch=4";
     let outcome = job(&case).fault(fault).run();
     assert_undisturbed(&outcome, &case);
@@ -141,6 +141,7 @@ fn a_daemon_grants_new_spares() {
 /// The new spares join independently of each other. Later they replace the two other workers, which
 /// are killed at once too.
 #[test]
+#[ignore = "a variant: make test-all"]
 fn two_may_join_at_once() {
     let case = enough_of_heat2d();
     let fault = "kill rank=1 at=cut.end epoch=3 delay=40ms; kill rank=3 at=cut.end epoch=3 \
@@ -162,6 +163,7 @@ fn two_may_join_at_once() {
 
 /// New spares roll back with all workers to the disk level, when replicas are lost.
 #[test]
+#[ignore = "a variant: make test-all"]
 fn new_spares_use_the_disk_level() {
     let case = enough_of_heat2d();
     // Ranks 4 and 5, the first spares, replace workers 1 and 2. Then worker 1 fails together with
@@ -183,6 +185,7 @@ fn new_spares_use_the_disk_level() {
 
 /// A new spare rebuilds static data by a replay, as the first spare does.
 #[test]
+#[ignore = "a variant: make test-all"]
 fn joining_processes_replay_the_set_up_phase() {
     // Replicas are reduced again some time after the first failure.
     let case = enough_of_heat2d();

@@ -49,7 +49,7 @@ fn a_worker_that_computes_is_set_back_from_where_it_is() {
             (COMPUTES, 500),
             (THREADS, 700),
         ],
-        2,
+        1,
     ));
 }
 

@@ -9,14 +9,14 @@ const WORKERS: u32 = 4;
 
 /// Kills workers, each once in each of `times` equal parts of a run.
 ///
-/// Each kill has a run of its own. The ordinary run kills two of the four workers, `make test-all`
+/// Each kill has a run of its own. The ordinary run kills one of the four workers, `make test-all`
 /// all of them.
 fn kill_workers(case: &TestProgram, times: usize) {
     let mut random = Random::announced(case.name);
     let undisturbed = native(case.job());
     let lines = case.lines_before_end(&undisturbed);
     let (mut verdicts, mut left_behind, mut late) = (Verdicts::default(), Vec::new(), 0);
-    let workers: Vec<u32> = variants([0, 2, 1, 3], 2).collect();
+    let workers: Vec<u32> = variants([2, 0, 1, 3], 1).collect();
     for &worker in &workers {
         for time in 0..times {
             // Moments are chosen by printed lines, so that they do not depend on the machine's
@@ -79,6 +79,7 @@ fn heat2d_recovers_from_any_failure() {
 }
 
 #[test]
+#[ignore = "a variant: make test-all"]
 fn cg_recovers_from_any_failure() {
     kill_workers(&programs::cg(), times());
 }

@@ -70,17 +70,17 @@ fn die_at(points: &[&str], epoch: &str, tracking: &str, workers: impl Fn(usize) 
     verdicts.assert_all_good();
 }
 
-/// Fault points of a checkpoint, in the order in which a worker passes them.
+/// Fault points of a checkpoint; the first are those that need much data.
 const CHECKPOINT_POINTS: &[&str] = &[
-    "cut.begin",
+    "ship.half",
+    "whole.begin",
     "cut.agreed",
+    "commit.end",
+    "cut.begin",
     "cut.end",
     "capture.end",
     "ship.begin",
-    "ship.half",
-    "whole.begin",
     "ship.end",
-    "commit.end",
 ];
 
 fn all_workers(_: usize) -> Vec<u32> {
@@ -95,7 +95,8 @@ fn selected_workers(index: usize) -> Vec<u32> {
 
 #[test]
 fn a_worker_may_die_at_any_point_of_a_checkpoint() {
-    die_at(CHECKPOINT_POINTS, " epoch=3", "auto", selected_workers);
+    let points: Vec<&str> = variants(CHECKPOINT_POINTS.iter().copied(), 2).collect();
+    die_at(&points, " epoch=3", "auto", selected_workers);
 }
 
 #[test]
@@ -108,7 +109,7 @@ fn every_worker_may_die_at_any_point_of_a_checkpoint() {
 #[test]
 fn a_worker_may_die_inside_a_checkpoint_in_compare_mode() {
     die_at(
-        &["capture.end", "ship.half", "commit.end"],
+        &["capture.end", "commit.end"],
         " epoch=3",
         "compare",
         |index| vec![index as u32 + 1],
@@ -280,7 +281,7 @@ fn a_worker_may_fail_while_receives_are_reposted() {
 #[test]
 fn a_worker_may_fail_while_another_one_restarts() {
     let make = || {
-        Job::new(paths::test_program("posting"), &["3000", "0"])
+        Job::new(paths::test_program("posting"), &["600", "0"])
             .disk()
             .interval("53calls")
             .limit(Duration::from_secs(40))

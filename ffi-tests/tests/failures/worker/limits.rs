@@ -127,11 +127,11 @@ fn a_worker_that_fails_with_its_only_replica_ends_the_job() {
 #[test]
 fn when_all_workers_fail_without_replicas_the_job_can_resume_from_disk() {
     let case = heat2d();
-    let kill_all = |job: Job| {
-        let at_once = |job: Job, worker| job.kill(Kill::at(worker, Trigger::Lines(15)));
+    let kill_all = |job: Job, at| {
+        let at_once = |job: Job, worker| job.kill(Kill::at(worker, at));
         (0..4).fold(job.fault("pretend no-memfd"), at_once).run()
     };
-    let lost = kill_all(job().spares(2).interval("80calls"));
+    let lost = kill_all(job().spares(2).interval("40calls"), Trigger::Lines(15));
     assert_ended(
         &lost,
         &[
@@ -139,8 +139,12 @@ fn when_all_workers_fail_without_replicas_the_job_can_resume_from_disk() {
              start the job again",
         ],
     );
-    let on_disk = || job().spares(2).interval("80calls").disk();
-    let mut lost = kill_all(on_disk());
+    let on_disk = || job().spares(2).interval("40calls").disk();
+    let at = Trigger::OnDisk {
+        workers: 4,
+        epoch: 2,
+    };
+    let mut lost = kill_all(on_disk(), at);
     assert_ended(&lost, &["all workers failed"]);
     let saved = on_disk()
         .env("UNDERSTUDY_RESTART", "1")
@@ -158,7 +162,7 @@ fn when_all_workers_fail_without_replicas_the_job_can_resume_from_disk() {
 /// Kills worker 2 in MPI_Init or before; fails unless the job recovers or restarts.
 fn die_in_init(at: Trigger, delays_ms: &[u64]) {
     let mut verdicts = Verdicts::default();
-    for &delay in variants(delays_ms, 2) {
+    for &delay in variants(delays_ms, 1) {
         let outcome = job()
             .kill(Kill::at(2, at).after(Duration::from_millis(delay)))
             .run();
@@ -201,7 +205,7 @@ fn a_process_may_die_before_mpi_init() {
         "kill rank=0 at=boot.end",
         "kill rank=3 at=init.begin",
     ];
-    for fault in variants(faults, 2) {
+    for fault in variants(faults, 1) {
         let outcome = job().fault(fault).run();
         // The job restarts by itself.
         verdicts.judge(fault, || assert_survived(&outcome, &[]));
@@ -214,13 +218,13 @@ fn a_process_may_die_before_mpi_init() {
 fn checkpoints_may_be_counted_in_calls() {
     let case = heat2d();
     let outcome = job()
-        .interval("80calls")
+        .interval("40calls")
         .kill(Kill::at(1, Trigger::Lines(20)))
         .run();
     outcome.assert_recovered(&native(case.job()), case.files, &[1]);
     outcome.check(
         outcome.last_epoch(0) >= 20,
-        "2400 collectives are 30 checkpoints",
+        "1200 collectives are 30 checkpoints",
     );
 }
 
@@ -259,7 +263,7 @@ fn six_failures_in_one_run_are_survived() {
         .collect();
     let outcome = job()
         .spares(6)
-        .interval("120calls")
+        .interval("60calls")
         .fault(&deaths.join(";"))
         .run();
     outcome.assert_recovered(&native(case.job()), case.files, &[0, 1, 2, 3, 0, 1]);
@@ -312,10 +316,9 @@ fn a_worker_without_memory_for_copies_ends_the_job_on_all_hosts() {
     }
     let most = Rc::new(Cell::new(0));
     let seen = Rc::clone(&most);
-    let enough = with_memory("unlimited").watch(move |ranks| {
+    let enough = with_memory("unlimited").observe(move |ranks| {
         let data = ranks.get(&1).and_then(|rank| data_of(rank.pid));
         seen.set(seen.get().max(data.unwrap_or(0)));
-        false
     });
     enough.run().assert_success();
     // Space for replicas grows in steps of 64 MiB: half of the last step is missing.
@@ -326,10 +329,11 @@ fn a_worker_without_memory_for_copies_ends_the_job_on_all_hosts() {
 
 #[test]
 fn a_limit_of_file_size_or_time_that_ends_a_process_is_named() {
-    for (what, limit) in [
+    let limits = [
         ("file", "its limit of file size (SIGXFSZ, `ulimit -f`)"),
         ("time", "its limit of CPU time (SIGXCPU, `ulimit -t`)"),
-    ] {
+    ];
+    for (what, limit) in variants(limits, 1) {
         let outcome = Job::new(paths::test_program("exceeds"), &[what]).run();
         assert_ended(
             &outcome,

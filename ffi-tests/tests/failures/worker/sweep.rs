@@ -1,7 +1,7 @@
 //! A worker is killed at every place of an undisturbed run.
 //!
 //! The places are all fault points except [`BEHIND_THE_END`], and MPI calls. The ordinary run takes
-//! every k-th call and one worker for each point; `make sweep` takes every call, and each worker.
+//! a few calls and one worker for every second point; `make sweep` takes all, with each worker.
 //! Where static data are rebuilt, the spare and other processes are also killed during replays.
 //!
 //! Each run ends with the bytes of an undisturbed one. Only at [`AT_THE_END`] it may report a loss
@@ -261,7 +261,7 @@ fn faults_of_replays() -> Vec<Fault> {
 fn chosen(swept: &Swept, in_full: bool) -> Vec<Fault> {
     let counts = swept.counts();
     let late = if swept.replays { REDUCED_CHECKPOINT } else { 2 };
-    let calls = if swept.replays { 2 } else { 3 };
+    let calls = if swept.replays { 2 } else { 1 };
     let mut faults = faults(&counts, (!in_full).then_some(calls), late);
     if swept.replays {
         faults.extend(faults_of_replays());
@@ -278,17 +278,16 @@ fn chosen(swept: &Swept, in_full: bool) -> Vec<Fault> {
             fault.place == "calls" || fault.place.starts_with("re") || !is_covered(&fault.place)
         });
     }
-    // Each fault point is tested with one worker; the worker changes from point to point.
+    // Every second fault point is tested with one worker, which changes from point to point.
     let mut places: Vec<String> = faults.iter().map(|fault| fault.place.clone()).collect();
     places.sort();
     places.dedup();
-    let turn = |place: &str| {
-        places.iter().position(|other| other == place).unwrap_or(0) as u32 % swept.workers
-    };
+    let number = |place: &str| places.iter().position(|other| other == place).unwrap_or(0) as u32;
     faults.retain(|fault| {
         fault.place == "calls"
             || fault.place.starts_with("rehearse")
-            || fault.worker == turn(&fault.place)
+            || number(&fault.place) % 2 == 0
+                && fault.worker == number(&fault.place) / 2 % swept.workers
     });
     faults
 }
