@@ -55,7 +55,6 @@ fn conform(compile: fn(&str) -> Option<PathBuf>, names: &[&str]) {
 ///
 /// The fault is at a call, so that no worker runs ahead.
 #[test]
-#[ignore = "a variant: make test-all"]
 fn sums_are_added_up_in_the_same_order() {
     let Some(program) = paths::mpich_program("orders") else {
         return;

@@ -209,7 +209,6 @@ fn committed(events: &Path) -> u64 {
 }
 
 #[test]
-#[ignore = "a variant: make test-all"]
 fn long_input_that_changes_brings_the_data_back_into_the_copies() {
     let case = reader_of_much();
     let (mut is_changed, mut noticed) = (false, None);

@@ -140,7 +140,6 @@ fn memory(shared: &str, fault: &str) -> (u64, Outcome) {
 }
 
 #[test]
-#[ignore = "a variant: make test-all"]
 fn what_all_have_is_kept_once_by_each_also_after_a_recovery() {
     // With the first fault, a new process replaces worker 1, and replicas are made again.
     let faults = ["kill rank=1 at=commit.begin epoch=3; pretend no-memfd", ""];

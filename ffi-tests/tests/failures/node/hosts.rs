@@ -307,7 +307,6 @@ fn copies_are_on_other_hosts_however_ranks_are_placed() {
 const DEFAULT_TIMES: usize = 1;
 
 #[test]
-#[ignore = "a variant: make test-all"]
 fn large_messages_are_right_after_a_failure_in_the_middle_of_them() {
     if !Hosts::are_possible() {
         return;

@@ -310,7 +310,7 @@ fn a_guardian_that_dies_under_mpirun_ends_the_job() {
     outcome.assert_nothing_left();
 }
 
-/// A worker is killed while messages of 32 MiB are in flight, 256 MiB in all.
+/// A worker is killed while eight messages of 32 MiB are in flight.
 ///
 /// The receivers read the messages from the senders' memory (Open MPI's smsc/cma) or copy them in
 /// pieces. Every received byte is right after the recovery.
