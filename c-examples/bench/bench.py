@@ -39,7 +39,7 @@ MESSAGES = {
     "allreduce_4m": ("4 MiB Allreduce", 1.03),
     "bandwidth": ("1 MiB messages, 8 under way", 0.97),
     "blocking_bandwidth": ("1 MiB messages, blocking", 0.97),
-    "self_send": ("8 bytes to oneself by Send and Recv, processor time", None),
+    "self_send": ("8 bytes to oneself by Irecv, Send, Wait, processor time", None),
     "self_exchange": ("the same by Isend, Irecv, Waitall", 1.15),
     "self_wait": ("the same by Isend, Irecv, Wait and Wait", None),
     "self_sendrecv": ("the same by Sendrecv", 1.2),

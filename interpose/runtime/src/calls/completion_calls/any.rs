@@ -2,7 +2,7 @@
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use super::arrays::RequestArrays;
-use super::first_completed;
+use super::{first_completed, is_pending};
 use crate::Runtime;
 use crate::arch::Rewound;
 use crate::calls::arguments::{outcome, put_status};
@@ -81,12 +81,12 @@ pub unsafe extern "C" fn MPI_Testany(
     }
 }
 
-/// Completes one of the requests, in one call of the library if possible.
+/// Completes one of the requests.
 ///
-/// The requests are tested one by one otherwise.
-///
-/// Waits only in the library: returns [`AnyResult::Pending`] if the requests were tested one by one
-/// and none has completed.
+/// The first pending request is tested alone, since most programs wait for requests in the order in
+/// which these complete. Afterwards one call of the library completes any request, if possible;
+/// otherwise the requests are tested one by one. Waits only in the library: returns
+/// [`AnyResult::Pending`] if the requests were tested one by one and none has completed.
 ///
 /// # Safety
 /// As [`RequestArrays::request`].
@@ -97,6 +97,14 @@ unsafe fn any_completed(
 ) -> Result<AnyResult, Rewound> {
     // SAFETY: the caller passes valid arrays.
     unsafe {
+        let mut indices = 0..arrays.count;
+        let first = indices.find(|&index| is_pending(rt, *arrays.request(index)));
+        let Some(first) = first else {
+            return Ok(AnyResult::NoneActive);
+        };
+        if let Some(outcome) = completion::poll(rt, arrays.request(first))? {
+            return Ok(AnyResult::Completed(first, outcome));
+        }
         match arrays.complete_any(rt, call)? {
             AnyResult::OneByOne => {}
             result => return Ok(result),
