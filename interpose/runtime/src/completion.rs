@@ -19,9 +19,7 @@ use crate::requests::{
     get, index, is_active, null_handle, remove, set_state, with_real,
 };
 use crate::{checkpoint, control_messages, journal, recovery, work_flags, world};
-pub use joint_completion::{
-    AnyResult, CompletionCall, MAX_TOGETHER, ManyResult, complete_any, complete_together,
-};
+pub use joint_completion::{CompletionCall, MAX_TOGETHER, ManyResult, complete_together};
 pub use orphans::{reap_orphan, reap_orphans};
 use std::ffi::c_int;
 use understudy_mpi::real_types::{PROC_NULL, RealRequest, Status};

@@ -50,10 +50,10 @@ fn die(verdicts: &mut Verdicts, case: &TestProgram, job: Job, worker: u32, what:
     });
 }
 
-fn die_at_points(case: &TestProgram, points: &[&str]) {
+fn die_at_points(case: &TestProgram, indices: impl IntoIterator<Item = usize>) {
     let mut verdicts = Verdicts::default();
-    for (index, point) in points.iter().enumerate() {
-        let worker = index as u32 % WORKERS;
+    for index in indices {
+        let (worker, point) = (index as u32 % WORKERS, POINTS[index % POINTS.len()]);
         let fault = format!("kill rank={worker} at={point} epoch=4");
         die(
             &mut verdicts,
@@ -108,10 +108,10 @@ const RANDOM_KILLS: usize = 30;
 fn assert_survives(index: usize) {
     let case = &cases()[index];
     if is_thorough() {
-        die_at_points(case, POINTS);
+        die_at_points(case, 0..POINTS.len());
         die_at_random(case, RANDOM_KILLS);
     } else {
-        die_at_points(case, &[POINTS[index % POINTS.len()]]);
+        die_at_points(case, [index]);
     }
 }
 

@@ -7,11 +7,10 @@ use super::foreign_abi::Pointer;
 use crate::real_types::Status;
 use std::ffi::c_int;
 use std::marker::PhantomData;
-use std::mem::offset_of;
 
-/// Source or error of a status that the callee has not written.
+/// Error of a status that the callee has not written.
 ///
-/// No library has such a value.
+/// No library writes this value.
 const UNWRITTEN: c_int = c_int::MIN;
 
 /// Statuses that an argument points to, or the constant for ignored statuses.
@@ -63,39 +62,6 @@ impl<E: Edge, const INLINE: usize> Statuses<E, INLINE> {
         }
     }
 
-    /// Returns the offsets of source and error in a status of the callee.
-    #[inline]
-    fn offsets() -> [usize; 2] {
-        let layout = &E::abi().status;
-        match E::INWARD {
-            true => [offset_of!(Status, source), offset_of!(Status, error)],
-            false => [layout.source, layout.error],
-        }
-    }
-
-    /// Prepares a status that the callee may write.
-    #[inline]
-    unsafe fn mark_unwritten(address: *mut u8) {
-        // SAFETY: the caller passes the address of memory for a status of the callee.
-        unsafe {
-            address.cast::<[u64; 4]>().write_unaligned([0; 4]);
-            for offset in Self::offsets() {
-                address
-                    .add(offset)
-                    .cast::<c_int>()
-                    .write_unaligned(UNWRITTEN);
-            }
-        }
-    }
-
-    /// Returns source and error of a status of the callee, which are not converted.
-    #[inline]
-    unsafe fn raw_source_and_error(address: *const u8) -> [c_int; 2] {
-        // SAFETY: the caller passes the address of a status of the callee.
-        Self::offsets()
-            .map(|offset| unsafe { address.add(offset).cast::<c_int>().read_unaligned() })
-    }
-
     /// Returns the argument, without converted statuses yet.
     ///
     /// `caller` points to `length` statuses, or memory for them, or is the constant.
@@ -124,15 +90,15 @@ impl<E: Edge, const INLINE: usize> Statuses<E, INLINE> {
         let memory = self.memory.as_mut_ptr().cast::<u8>();
         for index in 0..self.length {
             // SAFETY: the caller guarantees that its pointer, unless the constant, points to
-            // `length` statuses; the memory is large enough for either ABI.
+            // `length` statuses; the memory is large enough for either ABI. Members that the callee
+            // does not write keep their present values. MPICH writes only whether a send was
+            // cancelled.
             unsafe {
-                let address = memory.add(index * to);
+                let mut status = Self::read(E::INWARD, self.caller.add(index * from));
                 if self.direction == Direction::Out {
-                    Self::mark_unwritten(address);
-                } else {
-                    let status = Self::read(E::INWARD, self.caller.add(index * from));
-                    Self::write(!E::INWARD, address, &status);
+                    status.error = UNWRITTEN;
                 }
+                Self::write(!E::INWARD, memory.add(index * to), &status);
             }
         }
     }
@@ -148,8 +114,6 @@ impl<E: Edge, const INLINE: usize> Statuses<E, INLINE> {
 
     /// Converts the statuses for the caller after the call.
     ///
-    /// Members that the callee has not written keep the caller's values.
-    ///
     /// # Safety
     /// The requirements of [`Statuses::new`] apply.
     #[inline]
@@ -159,22 +123,18 @@ impl<E: Edge, const INLINE: usize> Statuses<E, INLINE> {
         for index in 0..self.length {
             // SAFETY: the caller guarantees that `self.caller` points to `length` statuses.
             unsafe {
-                let (address, results) = (self.caller.add(index * from), memory.add(index * to));
-                let [source, error] = Self::raw_source_and_error(results);
-                if self.direction == Direction::Out && [source, error] == [UNWRITTEN; 2] {
-                    continue;
-                }
-                let previous = Self::read(E::INWARD, address);
-                let mut status = match source {
-                    UNWRITTEN => previous,
-                    _ => Self::read(!E::INWARD, results),
-                };
+                let address = self.caller.add(index * from);
+                let previous = Self::read(E::INWARD, address).error;
+                let mut status = Self::read(!E::INWARD, memory.add(index * to));
                 // An error that the callee has not written is the caller's code, which needs no
                 // conversion.
-                status.error = match error {
-                    UNWRITTEN => previous.error,
-                    _ if error == previous.error && self.direction != Direction::Out => error,
-                    _ => E::error_for_caller(error),
+                let is_unwritten = match self.direction {
+                    Direction::Out => status.error == UNWRITTEN,
+                    Direction::In | Direction::InOut => status.error == previous,
+                };
+                status.error = match is_unwritten {
+                    true => previous,
+                    false => E::error_for_caller(status.error),
                 };
                 Self::write(E::INWARD, address, &status);
             }

@@ -1,7 +1,6 @@
 //! Completion (MPI 4.1, section 3.7): wait, test and their plural forms.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
-mod any;
 mod arrays;
 
 use super::arguments::{outcome, put_status};
@@ -15,7 +14,6 @@ use crate::generated::Proc;
 use crate::handles::{VirtComm, VirtRequest};
 use crate::requests::{self, EMPTY_STATUS, RequestOutcome};
 use crate::{checkpoint, cut, work_flags};
-pub use any::{MPI_Testany, MPI_Waitany};
 use arrays::RequestArrays;
 use std::ffi::c_int;
 use std::ops::Range;
@@ -274,6 +272,77 @@ unsafe fn first_completed(
     }
     checkpoint::poll(rt)?;
     Ok((None, pending))
+}
+
+pub unsafe extern "C" fn MPI_Waitany(
+    count: c_int,
+    array_of_requests: *mut VirtRequest,
+    index: *mut c_int,
+    status: *mut Status,
+) -> c_int {
+    let rt = runtime();
+    outcome!(cut::here(rt));
+    let arrays = RequestArrays::new(count, array_of_requests, std::ptr::null_mut());
+    // SAFETY: MPI requires the program's arguments to be valid.
+    unsafe {
+        loop {
+            match outcome!(first_completed(rt, &arrays)) {
+                (Some(found), _) => {
+                    return complete(rt, Proc::MPI_Waitany, &arrays, found, index, status);
+                }
+                (None, true) => outcome!(cut::meanwhile(rt)),
+                (None, false) => {
+                    index.write(UNDEFINED);
+                    put_status(status, EMPTY_STATUS);
+                    return SUCCESS;
+                }
+            }
+        }
+    }
+}
+
+pub unsafe extern "C" fn MPI_Testany(
+    count: c_int,
+    array_of_requests: *mut VirtRequest,
+    index: *mut c_int,
+    flag: *mut c_int,
+    status: *mut Status,
+) -> c_int {
+    let rt = runtime();
+    outcome!(cut::here(rt));
+    let arrays = RequestArrays::new(count, array_of_requests, std::ptr::null_mut());
+    // SAFETY: MPI requires the program's arguments to be valid.
+    unsafe {
+        let (found, pending) = outcome!(first_completed(rt, &arrays));
+        flag.write(c_int::from(found.is_some() || !pending));
+        match found {
+            Some(found) => complete(rt, Proc::MPI_Testany, &arrays, found, index, status),
+            None => {
+                index.write(UNDEFINED);
+                if !pending {
+                    put_status(status, EMPTY_STATUS);
+                }
+                SUCCESS
+            }
+        }
+    }
+}
+
+unsafe fn complete(
+    rt: &Runtime,
+    procedure: Proc,
+    arrays: &RequestArrays,
+    found: usize,
+    index: *mut c_int,
+    status: *mut Status,
+) -> c_int {
+    // SAFETY: MPI requires the arguments to be valid; `found` is an index of the array.
+    unsafe {
+        let completed = outcome!(completion::wait(rt, arrays.request(found)));
+        index.write(found as c_int);
+        put_status(status, completed.status);
+        finish(rt, procedure, completed.rc, completed.comm)
+    }
 }
 
 /// Treatment of requests that have completed.

@@ -1,16 +1,16 @@
 //! Completion of many requests in one call of the library.
 #![allow(unsafe_code)]
 
-use super::{finish_alone, record_completion, report_completion};
+use super::{record_completion, report_completion};
 use crate::arch::{self, Rewound};
 use crate::errors::{ERR_IN_STATUS, ERR_OTHER, ERR_PENDING, SUCCESS};
 use crate::generated::real;
 use crate::handles::VirtRequest;
-use crate::requests::{self, EMPTY_STATUS, RequestOutcome, index, is_active};
+use crate::requests::{self, index, is_active};
 use crate::{Runtime, copies, recovery};
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
-use understudy_mpi::real_types::{RealRequest, Status, UNDEFINED};
+use understudy_mpi::real_types::{RealRequest, Status};
 
 /// Largest number of requests in one call of the library.
 pub const MAX_TOGETHER: usize = 64;
@@ -98,65 +98,6 @@ pub unsafe fn complete_together(
     }
     requests::complete_all(rt, handles, statuses);
     Ok(ManyResult::Ended)
-}
-
-/// Result of a call that completes one of many requests.
-pub enum AnyResult {
-    /// The request with this index has completed.
-    Completed(usize, RequestOutcome),
-    /// None has completed; nothing has changed.
-    Pending,
-    /// No request is active.
-    NoneActive,
-    /// The requests must be tested one by one.
-    OneByOne,
-}
-
-/// Completes any one of at most [`MAX_TOGETHER`] requests in one call of the library.
-///
-/// Returns [`AnyResult::OneByOne`] if the fast path cannot complete all requests.
-pub fn complete_any(
-    rt: &Runtime,
-    handles: &mut [VirtRequest],
-    call: CompletionCall,
-) -> Result<AnyResult, Rewound> {
-    if copies::is_pending() {
-        return Ok(AnyResult::OneByOne);
-    }
-    let mut buffer = [const { MaybeUninit::uninit() }; MAX_TOGETHER];
-    let Some(reals) = requests::all_completable(rt, handles, &mut buffer) else {
-        return Ok(AnyResult::OneByOne);
-    };
-    let count = reals.len() as c_int;
-    let (mut found, mut flag, mut status) = (UNDEFINED, 1, EMPTY_STATUS);
-    // SAFETY: real requests, which do not move, and variables of this function.
-    let rc = unsafe {
-        match call {
-            CompletionCall::Test => {
-                let reals = reals.as_mut_ptr();
-                real::PMPI_Testany(count, reals, &mut found, &mut flag, &mut status)
-            }
-            CompletionCall::Wait => {
-                arch::mark_blocking_wait();
-                real::PMPI_Waitany(count, reals.as_mut_ptr(), &mut found, &mut status)
-            }
-        }
-    };
-    let rc = recovery::check(rt, rc)?;
-    let found = usize::try_from(found).ok();
-    let request = found.and_then(|found| Some((found, *reals.get(found)?)));
-    let Some((found, real)) = request else {
-        return Ok(match (rc, flag) {
-            (SUCCESS, 0) => AnyResult::Pending,
-            (SUCCESS, _) => AnyResult::NoneActive,
-            _ => AnyResult::OneByOne,
-        });
-    };
-    let Some(index) = index(rt, handles[found]) else {
-        return Ok(AnyResult::OneByOne);
-    };
-    let outcome = finish_alone(rt, (index, real), &mut handles[found], status, rc);
-    Ok(AnyResult::Completed(found, outcome))
 }
 
 /// Records the outcome of each request after some have failed.

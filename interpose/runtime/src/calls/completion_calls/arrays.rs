@@ -4,7 +4,7 @@
 use crate::Runtime;
 use crate::abi::is_foreign_abi;
 use crate::arch::Rewound;
-use crate::completion::{self, AnyResult, CompletionCall, MAX_TOGETHER, ManyResult};
+use crate::completion::{self, CompletionCall, ManyResult};
 use crate::handles::VirtRequest;
 use crate::requests::RequestOutcome;
 use std::ffi::c_int;
@@ -61,23 +61,6 @@ impl RequestArrays {
             let requests = std::slice::from_raw_parts_mut(self.requests.add(first), count);
             completion::complete_together(rt, requests, statuses, how)
         }
-    }
-
-    /// Completes any one of the requests in one library call, if possible.
-    ///
-    /// # Safety
-    /// As [`RequestArrays::request`].
-    pub unsafe fn complete_any(
-        &self,
-        rt: &Runtime,
-        call: CompletionCall,
-    ) -> Result<AnyResult, Rewound> {
-        if self.count == 0 || self.count > MAX_TOGETHER {
-            return Ok(AnyResult::OneByOne);
-        }
-        // SAFETY: the caller guarantees an array of `count` requests.
-        let requests = unsafe { std::slice::from_raw_parts_mut(self.requests, self.count) };
-        completion::complete_any(rt, requests, call)
     }
 
     /// Returns the error fields of the statuses before the call.
