@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 
 /// Connects to a port of this host as another user; only root can do so.
 ///
-/// Returns the connected process, which exits as soon as its connection is closed; `None` if this
+/// Returns a process that connects, and exits as soon as its connection is closed; `None` if this
 /// user is not root.
 pub fn connect_as_another_user(port: u16) -> Option<Child> {
     if !rustix::process::geteuid().is_root() {

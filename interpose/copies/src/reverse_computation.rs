@@ -6,8 +6,8 @@
 //! worker starts from the buddy's replica, which contains these pages.
 //!
 //! ```text
-//!   undo      program functions run on the program's stack: all other memory is still current,
-//!             and contains the program's progress
+//!   undo      the program's undo functions run on the program's stack. No memory is restored yet,
+//!             so that the functions find the program's progress in it
 //!   load      mappings are restored
 //!   compare   with the checksums of the epoch. If all are equal, these pages stay. Otherwise this
 //!             replica counts as damaged, and the buddy's is loaded
@@ -62,18 +62,19 @@ pub enum StepBackError {
     Restarted,
 }
 
-/// Result of the functions.
+/// Result of running the program's undo functions.
 pub struct UndoResult {
     steps: u64,
     began: Instant,
     outcome: Result<(), StepBackError>,
 }
 
-/// Returns the pages that this process can elide in the current checkpoint (sorted).
+/// Returns the pages that this process's own replica can omit, in ascending order.
 ///
-/// The buddy stores these pages. Checkpoints on disk and parity need them, so jobs with a disk
-/// level or with parity elide nothing. Nothing is elided either if the checkpoint is not taken
-/// `at_point`: it is then inside of a step, and undoing whole steps does not lead back to it.
+/// The buddy's replica contains these pages. Checkpoints on disk and parity need the pages in the
+/// own replica, so the result is empty in jobs with a disk level, with parity or without a buddy.
+/// The result is also empty if the functions are not trusted, or if `at_point` is false: the
+/// checkpoint is then inside a step, and undoing whole steps does not lead back to the checkpoint.
 pub fn elidable_pages(rt: &Runtime, at_point: bool) -> Vec<PageRun> {
     let redundancy = &world::get(rt).redundancy;
     let has_buddy =
@@ -119,7 +120,8 @@ fn undo_steps(rt: &Runtime, then: &SavedAnnotations) -> UndoResult {
         let stopped = arch::without_mpi(arch::stop_at_mpi_call, || unsafe {
             arch::call_stoppable(limit, &mut run, run_all)
         });
-        // In a recovery an error does not matter, because the mappings are restored next.
+        // An error is ignored: a recovery restores the mappings next, and after a test the areas
+        // only stay writable.
         let _ = opened.close();
         run.outcome(stopped)
     });
@@ -141,10 +143,11 @@ fn touched(marks: &SavedAnnotations) -> impl Iterator<Item = PageIndex> + use<> 
     pages.flat_map(|run| (run.start.0..run.end()).map(PageIndex))
 }
 
-/// Tests the functions before a capture, with poison.
+/// Tests the undo functions before a capture, if `UNDERSTUDY_POISON` is set.
 ///
-/// Undoes the steps since the last epoch, and redoes them by writing the bytes back. Functions that
-/// compute other bytes than those of the epoch are not trusted any more.
+/// Undoes the steps since the last epoch, compares the pages with the checksums of the epoch, and
+/// writes the current bytes back. If a page differs, this process does not trust its functions any
+/// more.
 pub fn test_functions(rt: &Runtime) {
     if !process_info::config().poison || !annotations::trusts_functions(rt) {
         return;

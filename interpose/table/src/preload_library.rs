@@ -65,8 +65,8 @@ pub(crate) fn counts(out: &mut String, table: &Table) {
 
 /// Numbers of words of stack arguments that the entries copy.
 ///
-/// The first entry copies no words, the second entry the words of up to eight arguments, the third
-/// entry the words of the longest list.
+/// Entry 0 serves procedures with up to 6 arguments, which are all in registers, entry 1 those with
+/// up to 8 arguments, and entry 2 those with up to 14.
 const STACK_WORDS: [usize; 3] = [0, 2, 8];
 /// Number of arguments that are passed in registers (System V ABI for x86-64, 3.2.3).
 const REGISTER_ARGUMENTS: usize = 6;
@@ -108,9 +108,9 @@ fn thunks(out: &mut String, table: &Table) {
         let _ = writeln!(lists[list], "    {slot} {entry} {names};");
     }
     let [all, newer, callbacks] = lists;
-    // Newer procedures are exported for MPICH only: a program that finds the name of a procedure
-    // concludes that its library has the procedure. Predefined callbacks are exported for Open MPI
-    // only, because MPICH's Fortran bindings define them.
+    // Open MPI lacks the newer procedures. A program tests for a procedure by looking up its name,
+    // so only the libraries for MPICH's ABI export these procedures. Predefined callbacks are
+    // exported for Open MPI only, because MPICH's Fortran bindings define them.
     let _ = writeln!(
         out,
         "{all}}}\n\n#[cfg(feature = \"mpich\")]\nthunks! {{\n{newer}}}\n\n#[cfg(not(feature = \

@@ -142,7 +142,7 @@ fn procedures_for_fault_tolerance_are_refused() {
     }
 }
 
-/// Sources that are templates for one class are used for this class only.
+/// A source that is the template of one class is used only by procedures of this class.
 #[test]
 fn sources_agree_with_classes() {
     for procedure in &table().procedures {
@@ -159,7 +159,9 @@ fn sources_agree_with_classes() {
     }
 }
 
-/// A generated collective does not translate arrays of datatypes.
+/// No generated collective has an array of datatypes.
+///
+/// The templates of collectives do not translate such arrays.
 #[test]
 fn generated_collectives_have_no_arrays_of_datatypes() {
     for (procedure, parameter) in parameters() {

@@ -12,7 +12,7 @@ struct Rating {
     /// True if a worker has died in the failure domain of the spare.
     is_in_failed_domain: bool,
     distance: ReplicaDistance,
-    /// Load of the spare's host.
+    /// Load of the spare's host: number of its workers and leased spares.
     load: u32,
     rank: ProcessNumber,
 }
@@ -112,6 +112,7 @@ mod tests {
             .collect()
     }
 
+    /// A spare near the replica is chosen, outside the failed domains if possible.
     #[test]
     fn near_the_copy_and_never_where_it_failed() {
         let spares = [
@@ -161,6 +162,7 @@ mod tests {
         );
     }
 
+    /// Each need avoids the failed domains of all needs if possible.
     #[test]
     fn every_failed_domain_is_avoided_by_every_need() {
         let spares = [

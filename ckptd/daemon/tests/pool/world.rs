@@ -94,7 +94,7 @@ impl World {
                     assert_ne!(
                         known.does,
                         SpareState::Plays,
-                        "former spares send no heartbeats"
+                        "the pool does not report the death of a former spare"
                     );
                     if silent {
                         assert_eq!(

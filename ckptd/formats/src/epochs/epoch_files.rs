@@ -97,7 +97,7 @@ pub fn incomplete_files<'a>(
 
 /// Returns the files of all epochs and static data of a job, including incomplete files.
 ///
-/// Undo logs are not included; other processes are responsible for them.
+/// Undo logs are not included: `understudy_program` removes them (`log_location.rs`).
 pub fn files_of_job<'a>(listing: impl IntoIterator<Item = &'a str>, lineage: u64) -> Vec<&'a str> {
     let prefix = format!("{PREFIX}{lineage:016x}-");
     let is_of_job = |name: &&str| {
@@ -111,7 +111,7 @@ pub fn files_of_job<'a>(listing: impl IntoIterator<Item = &'a str>, lineage: u64
 
 /// Returns the epochs to try in a restart, the newest first.
 ///
-/// `by_worker` contains the epochs of which each worker has a file.
+/// `by_worker` contains a list for each worker: the epochs of which the worker has a file.
 ///
 /// Epochs that only some workers have are included, so that the missing file can be reported.
 pub fn restorable_epochs(by_worker: &[Vec<EpochKey>]) -> Vec<EpochKey> {

@@ -19,7 +19,7 @@ pub const STATUSES: &str = "Exit status:\n  \
     1  done, but a defect was found; the output says which\n  \
     2  wrong usage\n  \
     3  not done, and a message says why\n\n\
-    `understudy run` has the program's status; see `understudy run --help`.";
+    `understudy run` exits with the program's status; see `understudy run --help`.";
 
 /// Result of a command.
 pub type Outcome = Result<ExitCode, Failure>;

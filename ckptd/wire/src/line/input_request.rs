@@ -17,8 +17,8 @@ pub enum InputRequest {
 pub enum InputReply {
     /// A pipe is attached to this reply.
     ///
-    /// Descriptors: the read end, the file of an [`InputPage`], and the write end, unless the pipe
-    /// contains the rest of the input.
+    /// The descriptors are the pipe's read end, the file of an [`InputPage`], and the pipe's write
+    /// end. The write end is absent if the pipe already contains the rest of the input.
     Pipe,
     /// The pipe contains the rest of the input: its write end can be closed.
     Ended,
@@ -80,12 +80,12 @@ impl InputPage {
 
     /// Returns the position of the reader, if no write is in progress.
     ///
-    /// `waiting` returns the number of bytes in the pipe. The reader has consumed what was written
-    /// except for these bytes: with 100 bytes written and 30 in the pipe, its position is 70. The
-    /// two numbers cannot be read at once, so the relay announces each write in `begun` before it
-    /// changes the pipe. If `begun` and `written` have the same value before and after the bytes in
-    /// the pipe are counted, no write has changed the count meanwhile. Otherwise the result is
-    /// `None`, and the caller tries again.
+    /// `waiting` returns the number of bytes in the pipe. The reader's position is the position
+    /// `written` minus this number: with 100 bytes written and 30 in the pipe, the position is 70.
+    /// The two numbers cannot be read at once, so the relay stores the end of each write in `begun`
+    /// before the write changes the pipe. No write has changed the pipe while its bytes were
+    /// counted if `begun` and `written` afterwards have the value that `written` had before.
+    /// Otherwise the result is `None`, and the caller tries again.
     pub fn position(&self, waiting: impl FnOnce() -> u64) -> Option<u64> {
         let written = self.written.load(Ordering::SeqCst);
         let waiting = waiting();

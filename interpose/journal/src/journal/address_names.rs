@@ -8,7 +8,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use understudy_image::vmas::{self, Vma};
 
-/// Address (later: offset in the file), and the index of the requested address.
+/// Address to name, and its index in the result.
+///
+/// [`name_in_file`] subtracts the base from the address if the file is position-independent.
 type FileOffset = (u64, usize);
 /// Start, length and name of a function.
 type Function<'a> = (u64, u64, &'a str);

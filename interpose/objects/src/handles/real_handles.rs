@@ -12,10 +12,10 @@ use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::*;
 
-/// Returns the number that is cached for a handle.
+/// Returns the number that [`cache_number`] has stored for a handle; zero if none.
 ///
-/// Zero if no number is cached, or if another handle of this kind has been translated since then.
-/// The number of a datatype is its size.
+/// The number is lost when another handle of this kind is translated. The number of a datatype is
+/// its size.
 #[inline]
 pub fn cached_number(rt: &Runtime, kind: HandleKind, handle: *mut c_void) -> c_int {
     let recent = rt.handles.recent[kind as usize].get();
@@ -81,7 +81,8 @@ macro_rules! translations {
     ($($name:ident: $virt:ident => $real:ident, $kind:ident;)*) => {$(
         /// Returns the real handle; null if `handle` is invalid.
         ///
-        /// Every real procedure reports an error for a null pointer as a handle.
+        /// Real procedures report an error for a null pointer as a handle if error checking is on,
+        /// as it is by default in Open MPI and MPICH.
         #[inline]
         pub fn $name(rt: &Runtime, handle: $virt) -> $real {
             $real(real(rt, HandleKind::$kind, handle.0))

@@ -16,15 +16,15 @@ use understudy_formats::private_directories::in_memory;
 use understudy_numbers::{Epoch, ProcessNumber};
 use understudy_relay::{LedgerObserver, NOTE_WORDS, Position, Stream, name_in_memory};
 
-/// Returns the path of an object of the job in memory, given its name.
+/// Returns the path of a job's file in the user's directory in memory.
 pub fn in_job_memory(job: &str, name: &str) -> PathBuf {
     in_memory().join(name_in_memory(job, name))
 }
 
 /// Returns the path of this rank's ledger, which its relay is about to create.
 ///
-/// Removes an existing ledger of that name. Such a ledger can exist if an earlier job was killed
-/// whose launcher had the same process id.
+/// Removes an existing ledger of this name. An earlier job has left that ledger if the job was
+/// killed and its launcher had the same process ID as this job's launcher.
 pub fn new_ledger(job: &str, process: ProcessNumber) -> PathBuf {
     let path = in_job_memory(job, &process.to_string());
     let _ = std::fs::remove_file(&path);
@@ -63,7 +63,8 @@ pub fn failure_record(
 
 /// Restores the output positions of a cut.
 ///
-/// `is_survivor` is true in a process that rolls back.
+/// `is_survivor` is true in a process that rolls back, false in a replacement and in a restarted
+/// job.
 pub fn restore(rt: &Runtime, saved: &StreamPositions, is_survivor: bool) {
     let inherited = rt.ledgers.borrow().inherited;
     stream_relay::restore(saved, is_survivor, inherited);
@@ -73,7 +74,10 @@ fn path_of(rt: &Runtime, process: ProcessNumber) -> Option<PathBuf> {
     rt.ledgers.borrow().path_of(process)
 }
 
-/// Returns the final high-water marks of a failed process's streams.
+/// Returns the positions up to which a failed process's relay has forwarded its streams.
+///
+/// Waits until the relay has forwarded all output. The positions are [`Position::START`] if the
+/// ledger cannot be opened, for example because the process was on another node.
 fn final_marks(path: &Path) -> [Position; 2] {
     let Ok(observer) = LedgerObserver::open(path) else {
         return [Position::START; 2];
@@ -91,7 +95,8 @@ fn final_marks(path: &Path) -> [Position; 2] {
 
 /// Returns the positions up to which relays of failed processes have forwarded the output.
 ///
-/// Each failed process of this node has a pair of positions.
+/// The result has a pair of positions (standard output, standard error) for each process in `dead`.
+/// The positions are [`Position::START`] for processes of other nodes.
 pub fn failed_output(rt: &Runtime, dead: &[ProcessNumber]) -> Vec<[Position; 2]> {
     dead.iter()
         .map(|&rank| path_of(rt, rank).map_or([Position::START; 2], |path| final_marks(&path)))
@@ -115,7 +120,7 @@ pub fn position(rt: &Runtime) -> String {
     format!("its standard output continues after the first {line} line(s){within}")
 }
 
-/// Sets the positions up to which the failed rank's relay has forwarded output.
+/// Sets the positions up to which the replaced process's relay has forwarded output.
 pub fn set_inherited(rt: &Runtime, marks: [Position; 2]) {
     rt.ledgers.borrow_mut().inherited = marks;
 }

@@ -218,9 +218,9 @@ fn attributes_of_several_lines_are_read() {
 
 /// An attribute at the top of a module allows unsafe code in this module.
 ///
-/// Readers then see in the first lines that the module has unsafe code. In crate roots, the
-/// attribute is at the item, because it would apply to the whole crate. Modules with one or two
-/// small unsafe functions may also have the attribute at these functions.
+/// Readers then see in the first lines that the module has unsafe code. In crate roots, where an
+/// attribute at the top would apply to the whole crate, the attribute is at the item. In modules
+/// with one or two small unsafe functions, the attribute may be at these functions instead.
 #[test]
 fn unsafe_code_is_announced() {
     // The table contains unsafe code only as text.
@@ -271,8 +271,8 @@ fn is_of_the_standard(name: &str) -> bool {
 
 /// Returns true if a name is in capitals.
 ///
-/// Such names are constants of the standard that are objects or functions, and Fortran's names of
-/// procedures.
+/// Names in capitals are constants of the standard, which are objects or functions, and Fortran's
+/// names of procedures.
 fn is_in_capitals(name: &str) -> bool {
     !name.contains(|character: char| character.is_ascii_lowercase())
 }
@@ -311,7 +311,8 @@ fn function(code: &str) -> Option<&str> {
 #[test]
 fn only_handlers_are_called_like_procedures() {
     let handlers = root().join("interpose/runtime/src/calls");
-    // The Fortran procedures declare the C procedures that they call.
+    // The Fortran procedures declare the C procedures that they call, so their files are not
+    // searched.
     let fortran = root().join("interpose/fortran");
     let is_production_code = |path: &Path| {
         !path.starts_with(&fortran)

@@ -1,4 +1,6 @@
-//! State of the generations for whose ranks libpmix calls the host's functions.
+//! State that the functions called by libpmix need: generations, fences, published names.
+//!
+//! A generation consists of the ranks of one MPI_COMM_WORLD. PMIx calls a generation a namespace.
 
 use super::lookup::Lookup;
 use crate::pmix::abi::{EVERY_RANK, Proc};
@@ -18,7 +20,7 @@ use understudy_numbers::Rank;
 /// Host of this process, while callbacks of libpmix may be called.
 pub static HOST: RwLock<Option<Arc<Host>>> = RwLock::new(None);
 
-/// State of the ranks' generations.
+/// Generations, fences and published names of the ranks that libpmix serves.
 pub struct Host {
     events: Sender<RankEvent>,
     pub peers: Arc<dyn Peers>,
@@ -36,7 +38,7 @@ struct GenerationState {
     size: u32,
     /// True if all ranks are on this node.
     is_here: bool,
-    /// Open requests to other nodes.
+    /// Requests that await an answer: fences, requests for data of a rank, spawns.
     open_requests: Vec<AnswerCancellation>,
 }
 
@@ -66,7 +68,9 @@ impl Host {
         *HOST.write() = Some(self.clone());
     }
 
-    /// Removes the host; callbacks of libpmix are not called any more.
+    /// Removes the host.
+    ///
+    /// Afterwards, no completion callback that libpmix has passed to this process is called.
     pub fn close() {
         *HOST.write() = None;
     }
@@ -112,14 +116,18 @@ impl Host {
         });
     }
 
-    /// Returns the name and rank of a process, if its generation has not ended.
+    /// Returns the generation and rank of a process.
+    ///
+    /// `None` if the generation has ended or has no such rank.
     pub fn owner_of(&self, proc: &Proc) -> Option<Owner> {
         let worlds = lock(&self.worlds);
         let (name, world) = worlds.get_key_value(text_in(&proc.namespace)?)?;
         (proc.rank < world.size).then(|| (name.clone(), Rank(proc.rank)))
     }
 
-    /// Returns the members, if their namespaces are registered.
+    /// Returns the members of a fence, by generation.
+    ///
+    /// `None` if one of the generations is not registered or has no such rank.
     pub fn members(&self, procs: &[Proc]) -> Option<Members> {
         let worlds = lock(&self.worlds);
         let mut members: BTreeMap<&GenerationName, BTreeSet<Rank>> = BTreeMap::new();
@@ -140,7 +148,7 @@ impl Host {
         )
     }
 
-    /// True if all ranks of these namespaces are on this node.
+    /// True if all ranks of the members' generations are on this node.
     pub fn are_here(&self, members: &Members) -> bool {
         let worlds = lock(&self.worlds);
         let is_here = |name: &GenerationName| worlds.get(name).is_some_and(|world| world.is_here);
@@ -158,7 +166,7 @@ impl Host {
         (answer, recall): (Answer, AnswerCancellation),
     ) {
         let names = members.iter().map(|(name, _)| name);
-        // If a namespace has just ended, dropping the answer reports that.
+        // If a generation has just ended, dropping the answer reports that.
         if !self.register_request(names, &recall) {
             return;
         }
@@ -181,7 +189,7 @@ impl Host {
         }
     }
 
-    /// Registers an open request; returns false if one of the namespaces has ended.
+    /// Registers an open request; returns false if one of the generations has ended.
     pub fn register_request<'a>(
         &self,
         mut names: impl Iterator<Item = &'a GenerationName>,

@@ -78,8 +78,8 @@ pub fn check(name: &OsStr) -> Result<(), Failure> {
     match loader(&head) {
         Some(Some(name)) if name.starts_with(MUSL_LOADER_PREFIX) => {
             Err(not_executable(&format_args!(
-                "its dynamic loader is {name}, so it is not built for glibc (musl's programs are \
-                 not), which understudy needs. Build it with glibc."
+                "its dynamic loader is {name} (musl); understudy needs a program built for glibc. \
+                 Build it with glibc."
             )))
         }
         Some(Some(_)) => Ok(()),

@@ -20,11 +20,16 @@ pub struct SlotRequest<'a> {
     pub oversubscribe: bool,
 }
 
-/// Returns true if the launcher needs the option that lets ranks share cores.
+/// Returns true if `--oversubscribe` must be added to the launcher's command `line`.
+///
+/// The option is added if the request contains it, or if more ranks than cores run on this node
+/// alone (neither the user nor a batch system names hosts). The option is not added if `line`
+/// already has an option of this kind.
 ///
 /// # Errors
-/// Fails if the hosts of `--host` have too few slots and sharing is not permitted, or if the ranks
-/// need more processes than this node permits.
+/// Fails if `--host` is invalid or its hosts have too few slots, or if ranks that run on this node
+/// alone need more processes than the node permits. Nothing is tested if the request or `line` has
+/// the option.
 pub fn must_oversubscribe(request: &SlotRequest<'_>, line: &[OsString]) -> Result<bool, Failure> {
     let ranks = request.ranks;
     let is_permission = |word: &OsString| {
@@ -76,12 +81,11 @@ fn slots(hosts: &str) -> Result<u32, Failure> {
     Ok(total_slots(&hosts))
 }
 
-/// Returns the hosts that ranks may run on.
+/// Returns the hosts that the user has listed, if one is not this host.
 ///
-/// The list is empty if ranks may run on this host alone.
-///
-/// Without a list of the user, a batch system may grant other hosts, whose names are unknown here.
-/// The result is then the name of this host.
+/// The result is empty if the user has listed this host alone, and the name of this host if the
+/// user has listed none. The caller decides whether a batch system grants other hosts, whose names
+/// are unknown here.
 pub fn hosts_besides_this(hosts: &[String], file: Option<&Path>) -> Vec<String> {
     let own = rustix::system::uname()
         .nodename()

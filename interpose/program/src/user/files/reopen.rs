@@ -15,10 +15,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Opens the file of the cut at its descriptor.
+/// Reopens a file that was open at the cut, under its descriptor `fd`.
 ///
 /// # Errors
-/// Fails if the file cannot be opened or created.
+/// Fails if the file cannot be opened, created or duplicated to `fd`.
 pub fn reopen(fd: i32, file: &OpenFile, all: &BTreeMap<i32, OpenFile>) -> Result<(), UserError> {
     // SAFETY: open(2), dup3(2), close(2) with valid arguments; the program does not use the
     // previous object of the descriptor.
@@ -64,7 +64,10 @@ pub fn reopen(fd: i32, file: &OpenFile, all: &BTreeMap<i32, OpenFile>) -> Result
     Ok(())
 }
 
-/// Opens a file, even if the program has made it read-only since the cut.
+/// Opens a file, even if its mode does not permit the access any more.
+///
+/// The program may have changed the mode after opening the file. The owner's rights to read and
+/// write are added while the file is opened.
 fn open_despite_mode(path: &CStr, flags: i32) -> i32 {
     // SAFETY: open(2), stat(2), chmod(2) with a valid string and structure.
     unsafe {
@@ -83,10 +86,10 @@ fn open_despite_mode(path: &CStr, flags: i32) -> i32 {
     }
 }
 
-/// Opens the file without a name that belongs to descriptor `fd`.
+/// Opens or creates the file without a name of descriptor `fd`.
 ///
-/// Uses the file of another descriptor in `all` if that descriptor is already open, or creates a
-/// file.
+/// The file is opened through another descriptor in `all` that already refers to the same file. If
+/// no such descriptor is open, an empty file is created.
 fn open_or_create(nameless: &Nameless, fd: i32, all: &BTreeMap<i32, OpenFile>) -> io::Result<File> {
     let is_same = |open: &OpenFile| {
         open.nameless

@@ -5,8 +5,8 @@
 //!     (signal)  (handler)  (command)
 //! ```
 //!
-//! Code that runs on a slot's stack uses neither libc nor memory of the program side, because that
-//! memory may be loaded meanwhile.
+//! Code on a slot's stack does not use libc. From `PARKED` to the command, the code does not use
+//! memory of the program side: a rollback overwrites that memory while the thread is parked.
 #![allow(unsafe_code)]
 
 use super::call_number::{LOAD, MAX_CODE, loaded_number};
@@ -47,7 +47,7 @@ pub struct Slot {
     pub command: AtomicU32,
     /// The kernel's number of the thread.
     pub number: AtomicI32,
-    /// Non-zero from the command to end until the thread no longer exists.
+    /// Non-zero from the decision to end the thread until the kernel has removed the thread.
     pub exists: AtomicU32,
     /// Number of the latest stop of this thread.
     pub round: AtomicU32,
@@ -68,14 +68,14 @@ pub struct Slot {
 
 /// Offset of the area for restartable sequences from the control block.
 ///
-/// Zero if the area is not used (`__rseq_offset` of glibc).
+/// Equal to glibc's `__rseq_offset`; zero if the area is not registered.
 static RSEQ_OFFSET: AtomicUsize = AtomicUsize::new(0);
 /// Size with which glibc registers the area for restartable sequences.
 ///
 /// `RSEQ_SIGNATURE` is also glibc's (sysdeps/unix/sysv/linux/x86/bits/rseq.h).
 const RSEQ_BYTES: usize = 32;
 const RSEQ_SIGNATURE: usize = 0x5305_3053;
-/// Lowest processor number of an area that is not registered.
+/// Lowest `cpu_id` of an area that is not registered: the kernel's values are -1 and -2.
 const UNREGISTERED: u32 = -2i32 as u32;
 
 /// Offset of the registers in the kernel's frame ([`understudy_abi::StopCode`]).
@@ -90,8 +90,8 @@ pub const SYSCALL: [u8; 2] = [0x0f, 0x05];
 /// Creates the slots, which live as long as the process.
 pub fn create_slots() -> &'static [Slot] {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    // SAFETY: new memory; all zeros are valid slots. The caller's stack is in the reserved range,
-    // so the new mappings are placed there as well.
+    // SAFETY: new memory; all zeros are valid slots. The mappings are placed in the reserved range,
+    // because this code runs on a stack in the reserved range.
     let (slots, stacks) = unsafe {
         let map = |length| {
             libc::mmap(
@@ -121,8 +121,8 @@ pub fn create_slots() -> &'static [Slot] {
         );
     }
     RSEQ_OFFSET.store(rseq_offset(), Ordering::Relaxed);
-    // SAFETY: the preload library's word, which its handler reads only after the runtime has sent a
-    // slot with the signal.
+    // SAFETY: a word of the preload library. Its handler reads the word only for a signal that
+    // carries a slot, and the runtime has sent no such signal yet.
     unsafe {
         process_info::info()
             .stop
@@ -134,7 +134,7 @@ pub fn create_slots() -> &'static [Slot] {
 
 /// Returns the offset of the area for restartable sequences, for all threads.
 ///
-/// The offset is derived from the main thread, if its area is registered.
+/// The offset is glibc's `__rseq_offset`; zero if the main thread's area is not registered.
 fn rseq_offset() -> usize {
     let offset = crate::system_calls::symbol(c"__rseq_offset").cast::<isize>();
     let size = crate::system_calls::symbol(c"__rseq_size").cast::<u32>();
@@ -247,14 +247,14 @@ unsafe fn find_resume_point(slot: &Slot, frame: usize) -> ResumePoint {
             if pc < code.restarted
                 || pc == code.restarted && result as isize == -libc::EINTR as isize
             {
-                point.continues = 1;
+                point.continues = 1; // The call is not restarted yet, or interrupted again.
             } else if pc == code.restarted {
-                word(sp + RAX).write(result);
+                word(sp + RAX).write(result); // The result is not stored yet.
                 *word(sp + RIP) += 2;
             } else if pc == code.result_stored {
-                *word(sp + RIP) += 2;
+                *word(sp + RIP) += 2; // rip is not advanced yet.
             } else if pc >= code.restorer {
-                point.frame -= 8;
+                point.frame -= 8; // The return address has been popped.
             }
             return point;
         }
@@ -285,7 +285,7 @@ unsafe fn interrupted_call(slot: &Slot, pc: usize, sp: usize) -> Option<usize> {
     // SAFETY: code of the program before a system call.
     unsafe {
         let end = pc - SYSCALL.len();
-        // The previous page may not be mapped.
+        // Stays in the page of `end` if possible, because the previous page may not be mapped.
         let length = (end % PAGE_SIZE).clamp(LOAD, MAX_CODE);
         loaded_number(std::slice::from_raw_parts(
             (end - length) as *const u8,
@@ -331,7 +331,7 @@ pub unsafe fn unregister_rseq(block: usize) -> Option<usize> {
     Some(area)
 }
 
-/// Ends the calling thread. Afterwards the kernel does not write to the program's memory.
+/// Ends the calling thread. At its exit, the kernel writes only to the slot (`exists`).
 unsafe fn end(slot: &Slot, block: usize) -> ! {
     const LIST_HEAD: usize = 24;
     // SAFETY: the system calls concern only this thread, and `block` is its control block.
@@ -434,8 +434,8 @@ unsafe fn return_to(frame: usize) -> ! {
 
 /// Leaves the runtime: the calling thread resumes from the slot's frame.
 ///
-/// The thread ends if the frame is zero. Runs on the slot's stack, with all signals blocked. As
-/// soon as the MPI lock is released, another thread may use the state of the runtime.
+/// The thread ends if the frame is zero. All signals are blocked. After it has released the MPI
+/// lock, the function does not use the runtime's state, which another thread may then use.
 unsafe extern "C" fn leave(slot: &Slot) -> ! {
     let (block, frame) = (
         slot.block.load(Ordering::Relaxed),
@@ -460,7 +460,7 @@ unsafe extern "C" fn leave(slot: &Slot) -> ! {
 ///
 /// # Safety
 /// Signals must be blocked, and the slot must contain the caller's control block and frame. No
-/// value on the stack is dropped.
+/// value on the caller's stack may need to be dropped: the function does not return.
 #[unsafe(naked)]
 pub unsafe extern "C" fn leave_by(slot: &Slot, stack: usize) -> ! {
     naked_asm!("mov rsp, rsi", "xor ebp, ebp", "call {leave}", "ud2", leave = sym leave)
@@ -472,7 +472,7 @@ pub unsafe extern "C" fn leave_by(slot: &Slot, stack: usize) -> ! {
 /// ignore the tiles in the frame.
 unsafe fn touch_tiles() {
     let mut shape = [0u8; 64];
-    // One palette; tile 0 with one row of 64 bytes.
+    // Byte 0: palette 1. Bytes 16 and 48: 64 bytes in a row of tile 0, and one row.
     (shape[0], shape[16], shape[48]) = (1, 64, 1);
     // SAFETY: the program has the permission to use tiles, so the processor supports ldtilecfg,
     // tilezero and tilerelease.
