@@ -142,7 +142,7 @@ fn procedures_for_fault_tolerance_are_refused() {
     }
 }
 
-/// A source that is the template of one class is used only by procedures of this class.
+/// The template of one class is used only by procedures of this class.
 #[test]
 fn sources_agree_with_classes() {
     for procedure in &table().procedures {

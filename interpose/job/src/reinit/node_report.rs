@@ -1,8 +1,8 @@
 //! Report that one process makes for all processes of a job on a node.
 //!
 //! The first process locks a file in the job's directory and writes the report; all others wait for
-//! the lock and read the report. Processes whose environments differ have files of their own, since the
-//! report may depend on the environment.
+//! the lock and read the report. Processes whose environments differ have files of their own, since
+//! the report may depend on the environment.
 
 use std::env;
 use std::ffi::OsStr;
@@ -79,7 +79,7 @@ fn locked(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Returns the hash of the MPI library's path and of the variables that are equal in all ranks.
+/// Returns the hash of the library's path and of variables that launchers do not set.
 fn environment_hash() -> u64 {
     let is_of_rank = |name: &OsStr| {
         let name = name.as_bytes();

@@ -75,7 +75,7 @@ static RSEQ_OFFSET: AtomicUsize = AtomicUsize::new(0);
 /// `RSEQ_SIGNATURE` is also glibc's (sysdeps/unix/sysv/linux/x86/bits/rseq.h).
 const RSEQ_BYTES: usize = 32;
 const RSEQ_SIGNATURE: usize = 0x5305_3053;
-/// Lowest `cpu_id` of an area that is not registered: the kernel's values are -1 and -2.
+/// Lowest processor number that stands for "not registered"; the kernel's are -2 and -1.
 const UNREGISTERED: u32 = -2i32 as u32;
 
 /// Offset of the registers in the kernel's frame ([`understudy_abi::StopCode`]).
