@@ -10,6 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
 use understudy_formats::events::{ProcessNumber, Worker};
+use understudy_formats::host::host_name;
 use understudy_formats::private_directories;
 use understudy_wire::client::{Client, ClientError, DaemonAddress};
 use understudy_wire::spares::{ProcessLocation, Refusal, Spare, SpareLimits, SpareNeed};
@@ -404,10 +405,7 @@ fn what_a_killed_job_has_left_is_removed_and_nothing_else() {
     // The launcher whose PID is in the job's name has exited.
     let mut gone = Command::new("true").spawn().expect("started");
     gone.wait().expect("waited for");
-    let host = rustix::system::uname()
-        .nodename()
-        .to_string_lossy()
-        .into_owned();
+    let host = host_name();
     let memory = private_directories::make_in_memory()
         .expect("there is a /dev/shm")
         .path()

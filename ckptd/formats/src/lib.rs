@@ -7,6 +7,7 @@
 //! * [`duration`]: durations in settings and warnings;
 //! * [`epochs`], [`pages`]: checkpoint files on disk, and lists of pages;
 //! * [`events`]: the event file of each rank, and its reader;
+//! * [`host`]: the name of the host;
 //! * [`private_directories`]: directories of one user, in memory and elsewhere;
 //! * [`proc_file`], [`proc_stat`]: readers of files in /proc;
 //! * [`warning`]: warnings of expected failures.
@@ -20,6 +21,7 @@ pub mod duration;
 pub mod epochs;
 pub mod events;
 pub mod failure_rate;
+pub mod host;
 pub mod pages;
 pub mod private_directories;
 pub mod proc_file;

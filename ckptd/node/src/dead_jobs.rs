@@ -7,6 +7,7 @@ use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::Path;
+use understudy_formats::host::host_name;
 use understudy_formats::private_directories::{PrivateDirectory, in_memory, open_own};
 use understudy_relay::{has_launcher, job_of_name, survey};
 
@@ -72,10 +73,7 @@ fn is_of_this_node(job: &str) -> bool {
     let launcher = job
         .rsplit_once('@')
         .and_then(|(name, _)| name.rsplit_once('-'));
-    let name = rustix::system::uname();
-    launcher.is_some_and(|(name_and_host, _)| {
-        name_and_host.ends_with(&format!("-{}", name.nodename().to_string_lossy()))
-    })
+    launcher.is_some_and(|(name_and_host, _)| name_and_host.ends_with(&format!("-{}", host_name())))
 }
 
 /// Returns true if a relay has locked its ledger.

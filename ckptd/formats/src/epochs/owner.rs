@@ -8,6 +8,7 @@
 //! systems hide: then the content of the file must show that the owner has ended
 //! (`DirectoryOwner::has_ended`).
 
+use crate::host::host_name;
 use crate::proc_stat;
 use rustix::fs::{FlockOperation, OFlags, fcntl_lock};
 use rustix::io::Errno;
@@ -68,7 +69,7 @@ impl DirectoryOwner {
         let pid = std::process::id();
         DirectoryOwner {
             job: job.into(),
-            host: read("/proc/sys/kernel/hostname").trim().into(),
+            host: host_name(),
             boot: read("/proc/sys/kernel/random/boot_id").trim().into(),
             pid,
             start: proc_stat::number(pid, proc_stat::START).unwrap_or(0),

@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::{Duration, Instant};
 use understudy_catalogue::message;
+use understudy_formats::host::host_name;
 use understudy_formats::private_directories::PrivateDirectory;
 use understudy_node::leftovers_of_job;
 use understudy_numbers::Guardian;
@@ -145,10 +146,7 @@ impl LauncherPosition {
         };
         let mut manager = start_with_duty(&self.job, &duty, None)?;
         let port = port_of(&mut manager)?;
-        let host = rustix::system::uname()
-            .nodename()
-            .to_string_lossy()
-            .into_owned();
+        let host = host_name();
         let addresses = vec![format!("{host}:{port}")];
         let leader = LeaderAddress {
             job: self.job.clone(),
@@ -298,10 +296,7 @@ pub(super) fn await_manager(
 }
 
 fn name_of_parent() -> String {
-    let host = rustix::system::uname()
-        .nodename()
-        .to_string_lossy()
-        .into_owned();
+    let host = host_name();
     format!("mpiexec-{host}-{}@1", std::os::unix::process::parent_id())
 }
 

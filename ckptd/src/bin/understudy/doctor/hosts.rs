@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use understudy_formats::host::host_name;
 use understudy_report::count;
 
 /// Results of the checks that a node has made of itself.
@@ -28,10 +29,7 @@ impl Node {
             .find_map(|line| line.strip_prefix("model name")?.split_once(": "));
         let model = model.map_or("unknown processor", |(_, model)| model);
         Self {
-            host: rustix::system::uname()
-                .nodename()
-                .to_string_lossy()
-                .into_owned(),
+            host: host_name(),
             kind: format!("{}, glibc {}, {model}", kernel_release(), kernel::glibc()),
             checks: node(library),
         }
@@ -92,8 +90,7 @@ fn this_program() -> Result<PathBuf, String> {
 /// Starts this program on each host, as `understudy run` starts ckptd: elsewhere by the agent.
 fn check_by_agent(agent: &str, names: &BTreeSet<&str>) -> Result<Vec<Node>, String> {
     let words = shell_words::split(agent).map_err(|error| format!("--agent: {error}"))?;
-    let own = rustix::system::uname();
-    let own = own.nodename().to_string_lossy();
+    let own = host_name();
     let program = this_program()?;
     let mut nodes = Vec::new();
     for name in names {

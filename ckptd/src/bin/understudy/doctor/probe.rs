@@ -12,6 +12,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use understudy_formats::events::{Epoch, Kind, Role};
+use understudy_formats::host::host_name;
 use understudy_report::{Event, Job, Live, Process, bytes};
 
 /// Name of the check.
@@ -292,8 +293,7 @@ pub fn end(child: &mut Child) -> std::io::Result<()> {
 ///
 /// The process number of a process on another node belongs to any process here.
 fn on_this_node<'a>(processes: impl Iterator<Item = &'a Process>) -> Vec<&'a Process> {
-    let own = rustix::system::uname();
-    let own = own.nodename().to_string_lossy();
+    let own = host_name();
     processes.filter(|process| process.host == own).collect()
 }
 
@@ -380,8 +380,6 @@ mod tests {
     /// The memory of that worker is not known.
     #[test]
     fn the_memory_of_this_node_is_measured() {
-        let own = rustix::system::uname();
-        let own = own.nodename().to_string_lossy();
         let most = |host: &str| {
             let process = Process {
                 pid: std::process::id(),
@@ -392,7 +390,7 @@ mod tests {
             };
             resident_most(&on_this_node([&process].into_iter()), |_| true)
         };
-        assert!(most(&own) > 0);
+        assert!(most(&host_name()) > 0);
         assert_eq!(most("another node"), 0);
     }
 

@@ -16,6 +16,7 @@ use std::time::Duration;
 use understudy_catalogue::exit_status;
 use understudy_formats::events::realtime_ns;
 use understudy_formats::events::{HEADER_LEN, rank_of_file_name};
+use understudy_formats::host::host_name;
 use understudy_launch::print_message;
 use understudy_node::EVENTS_PREFIX;
 use understudy_report::{Live, Protection, RunRecord, count};
@@ -273,10 +274,7 @@ impl Record {
             return Self(None);
         };
         let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
-        let host = rustix::system::uname()
-            .nodename()
-            .to_string_lossy()
-            .into_owned();
+        let host = host_name();
         let run = RunRecord {
             command: words.collect(),
             host,

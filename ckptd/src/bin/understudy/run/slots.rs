@@ -5,6 +5,7 @@ use crate::node;
 use crate::outcome::Failure;
 use std::ffi::OsString;
 use std::path::Path;
+use understudy_formats::host::host_name;
 use understudy_launch::starter::{hosts_of_list, total_slots};
 use understudy_report::count;
 
@@ -87,10 +88,7 @@ fn slots(hosts: &str) -> Result<u32, Failure> {
 /// user has listed none. The caller decides whether a batch system grants other hosts, whose names
 /// are unknown here.
 pub fn hosts_besides_this(hosts: &[String], file: Option<&Path>) -> Vec<String> {
-    let own = rustix::system::uname()
-        .nodename()
-        .to_string_lossy()
-        .into_owned();
+    let own = host_name();
     let names = names(hosts, file);
     match names.iter().all(|name| *name == own || name == "localhost") {
         true if names.is_empty() => vec![own],
