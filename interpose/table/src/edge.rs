@@ -168,13 +168,14 @@ fn translation(procedure: &Procedure, parameter: &Parameter) -> ArgumentTranslat
         kind => match domain(kind.name()) {
             None => ArgumentTranslation::None,
             Some(domain) if is_pointer => {
-                let (length, direction) = (length(procedure, parameter), direction(parameter));
+                assert!(!is_kept, "`{}` would keep integers", procedure.name);
+                let length = length(procedure, parameter);
                 ArgumentTranslation::Object {
                     expression: format!(
-                        "Integers::<E, {}>::new(Domain::{domain}, {name}, {length}, {direction})",
+                        "Integers::<E, {}>::new(Domain::{domain}, {name}, {length})",
                         inline_elements(&length)
                     ),
-                    is_kept,
+                    is_kept: false,
                 }
             }
             Some(domain) => {

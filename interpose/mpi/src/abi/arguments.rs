@@ -185,20 +185,30 @@ impl<E: Edge, const INLINE: usize> Handles<E, INLINE> {
         }
     }
 
+    /// True if handles are compared after the call with those that were passed.
+    #[inline]
+    fn is_compared(direction: Direction) -> bool {
+        E::INWARD && direction == Direction::InOut
+    }
+
     /// Returns the argument, without converted handles yet.
     ///
     /// `caller` points to `length` handles, or memory for them, or is null.
     #[inline(always)]
     pub fn new(kind: HandleKind, caller: *mut u8, length: usize, direction: Direction) -> Self {
         let length = if caller.is_null() { 0 } else { length };
-        let is_compared = E::INWARD && direction == Direction::InOut;
+        let compared = if Self::is_compared(direction) {
+            length
+        } else {
+            0
+        };
         Handles {
             kind,
             caller,
             length,
             direction,
             memory: CalleeMemory::new(length),
-            passed: CalleeMemory::new(if is_compared { length } else { 0 }),
+            passed: CalleeMemory::new(compared),
             edge: PhantomData,
         }
     }
@@ -212,7 +222,7 @@ impl<E: Edge, const INLINE: usize> Handles<E, INLINE> {
         let (from, to) = Self::widths(self.kind);
         let memory = self.memory.as_mut_ptr().cast::<u8>();
         let passed = self.passed.as_mut_ptr();
-        let is_compared = E::INWARD && self.direction == Direction::InOut;
+        let is_compared = Self::is_compared(self.direction);
         // If the runtime is the callee, the memory of handles that the callee only writes is zero,
         // since the caller's values may be no handles and could not be converted. If the library is
         // the callee, handles are not converted, and this memory receives the caller's values.
@@ -261,7 +271,7 @@ impl<E: Edge, const INLINE: usize> Handles<E, INLINE> {
         // handler that finds no message writes no handle: the memory is then still zero, which is
         // not a handle, and the caller's value stays.
         let may_be_unwritten = self.direction == Direction::Out && E::INWARD;
-        let is_compared = self.direction == Direction::InOut && E::INWARD;
+        let is_compared = Self::is_compared(self.direction);
         let (from, to) = Self::widths(self.kind);
         let memory = self.memory.as_mut_ptr().cast::<u8>();
         let passed = self.passed.as_mut_ptr();
@@ -293,7 +303,7 @@ impl<E: Edge, const INLINE: usize> Integers<E, INLINE> {
     ///
     /// `caller` points to `length` integers, or memory for them, or is null.
     #[inline(always)]
-    pub fn new(domain: Domain, caller: *mut u8, length: usize, _: Direction) -> Self {
+    pub fn new(domain: Domain, caller: *mut u8, length: usize) -> Self {
         let length = if caller.is_null() { 0 } else { length };
         Integers {
             domain,
@@ -319,11 +329,6 @@ impl<E: Edge, const INLINE: usize> Integers<E, INLINE> {
                 memory.add(index).write(value::<E>(self.domain, integer));
             }
         }
-    }
-
-    /// Keeps the converted integers, since the callee may use them after its return.
-    pub fn keep(&mut self) {
-        self.memory.keep(self.length);
     }
 
     /// Returns the address of the integers for the callee.

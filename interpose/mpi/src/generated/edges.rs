@@ -35,12 +35,7 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_errorclass = Integers::<E, 1>::new(
-                Domain::ErrorCode,
-                errorclass,
-                1,
-                Direction::Out
-            );
+            let mut v_errorclass = Integers::<E, 1>::new(Domain::ErrorCode, errorclass, 1);
             v_errorclass.convert_arguments();
             let callee: unsafe extern "C" fn(*mut u8) -> c_int = core::mem::transmute(E::callee(1));
             let result = callee(v_errorclass.callee_pointer());
@@ -62,12 +57,7 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_errorclass = value::<E>(Domain::ErrorCode, errorclass);
-            let mut v_errorcode = Integers::<E, 1>::new(
-                Domain::ErrorCode,
-                errorcode,
-                1,
-                Direction::Out
-            );
+            let mut v_errorcode = Integers::<E, 1>::new(Domain::ErrorCode, errorcode, 1);
             v_errorcode.convert_arguments();
             let callee: unsafe extern "C" fn(
                 c_int,
@@ -114,12 +104,7 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_errorcode = value::<E>(Domain::ErrorCode, errorcode);
-            let mut v_errorclass = Integers::<E, 1>::new(
-                Domain::ErrorCode,
-                errorclass,
-                1,
-                Direction::Out
-            );
+            let mut v_errorclass = Integers::<E, 1>::new(Domain::ErrorCode, errorclass, 1);
             v_errorclass.convert_arguments();
             let callee: unsafe extern "C" fn(
                 c_int,
@@ -298,12 +283,7 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_required = value::<E>(Domain::ThreadLevel, required);
-            let mut v_provided = Integers::<E, 1>::new(
-                Domain::ThreadLevel,
-                provided,
-                1,
-                Direction::Out
-            );
+            let mut v_provided = Integers::<E, 1>::new(Domain::ThreadLevel, provided, 1);
             v_provided.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
@@ -358,12 +338,7 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_provided = Integers::<E, 1>::new(
-                Domain::ThreadLevel,
-                provided,
-                1,
-                Direction::Out
-            );
+            let mut v_provided = Integers::<E, 1>::new(Domain::ThreadLevel, provided, 1);
             v_provided.convert_arguments();
             let callee: unsafe extern "C" fn(*mut u8) -> c_int = core::mem::transmute(
                 E::callee(16)
@@ -10744,13 +10719,12 @@ mod procedures {
             let v_comm_old = E::handle(HandleKind::Comm, comm_old);
             let v_weights = pointer::<E>(Pointer::Weights, weights);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_nodes = Integers::<E, 64>::new(Domain::Rank, nodes, number(n), Direction::In);
+            let mut v_nodes = Integers::<E, 64>::new(Domain::Rank, nodes, number(n));
             v_nodes.convert_arguments();
             let mut v_targets = Integers::<E, 64>::new(
                 Domain::Rank,
                 targets,
-                sum_of(degrees, number(n)),
-                Direction::In
+                sum_of(degrees, number(n))
             );
             v_targets.convert_arguments();
             let mut v_newcomm = Handles::<E, 1>::new(HandleKind::Comm, newcomm, 1, Direction::Out);
@@ -10806,18 +10780,12 @@ mod procedures {
             let v_sourceweights = pointer::<E>(Pointer::Weights, sourceweights);
             let v_destweights = pointer::<E>(Pointer::Weights, destweights);
             let v_info = E::handle(HandleKind::Info, info);
-            let mut v_sources = Integers::<E, 64>::new(
-                Domain::Rank,
-                sources,
-                number(indegree),
-                Direction::In
-            );
+            let mut v_sources = Integers::<E, 64>::new(Domain::Rank, sources, number(indegree));
             v_sources.convert_arguments();
             let mut v_destinations = Integers::<E, 64>::new(
                 Domain::Rank,
                 destinations,
-                number(outdegree),
-                Direction::In
+                number(outdegree)
             );
             v_destinations.convert_arguments();
             let mut v_comm_dist_graph = Handles::<E, 1>::new(
@@ -11059,7 +11027,7 @@ mod procedures {
             let _guard = E::guard();
             let v_comm1 = E::handle(HandleKind::Comm, comm1);
             let v_comm2 = E::handle(HandleKind::Comm, comm2);
-            let mut v_result = Integers::<E, 1>::new(Domain::Comparison, result, 1, Direction::Out);
+            let mut v_result = Integers::<E, 1>::new(Domain::Comparison, result, 1);
             v_result.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
@@ -11132,7 +11100,7 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_rank = Integers::<E, 1>::new(Domain::Rank, rank, 1, Direction::Out);
+            let mut v_rank = Integers::<E, 1>::new(Domain::Rank, rank, 1);
             v_rank.convert_arguments();
             let callee: unsafe extern "C" fn(u64, *mut u8) -> c_int = core::mem::transmute(
                 E::callee(260)
@@ -11305,7 +11273,7 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_newrank = Integers::<E, 1>::new(Domain::Rank, newrank, 1, Direction::Out);
+            let mut v_newrank = Integers::<E, 1>::new(Domain::Rank, newrank, 1);
             v_newrank.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
@@ -11334,7 +11302,7 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_rank = Integers::<E, 1>::new(Domain::Rank, rank, 1, Direction::Out);
+            let mut v_rank = Integers::<E, 1>::new(Domain::Rank, rank, 1);
             v_rank.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
@@ -11363,14 +11331,9 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_rank_source = Integers::<E, 1>::new(
-                Domain::Rank,
-                rank_source,
-                1,
-                Direction::Out
-            );
+            let mut v_rank_source = Integers::<E, 1>::new(Domain::Rank, rank_source, 1);
             v_rank_source.convert_arguments();
-            let mut v_rank_dest = Integers::<E, 1>::new(Domain::Rank, rank_dest, 1, Direction::Out);
+            let mut v_rank_dest = Integers::<E, 1>::new(Domain::Rank, rank_dest, 1);
             v_rank_dest.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
@@ -11430,18 +11393,12 @@ mod procedures {
             let v_comm = E::handle(HandleKind::Comm, comm);
             let v_sourceweights = pointer::<E>(Pointer::Weights, sourceweights);
             let v_destweights = pointer::<E>(Pointer::Weights, destweights);
-            let mut v_sources = Integers::<E, 64>::new(
-                Domain::Rank,
-                sources,
-                number(maxindegree),
-                Direction::Out
-            );
+            let mut v_sources = Integers::<E, 64>::new(Domain::Rank, sources, number(maxindegree));
             v_sources.convert_arguments();
             let mut v_destinations = Integers::<E, 64>::new(
                 Domain::Rank,
                 destinations,
-                number(maxoutdegree),
-                Direction::Out
+                number(maxoutdegree)
             );
             v_destinations.convert_arguments();
             let callee: unsafe extern "C" fn(
@@ -11561,7 +11518,7 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_newrank = Integers::<E, 1>::new(Domain::Rank, newrank, 1, Direction::Out);
+            let mut v_newrank = Integers::<E, 1>::new(Domain::Rank, newrank, 1);
             v_newrank.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
@@ -11620,8 +11577,7 @@ mod procedures {
             let mut v_neighbors = Integers::<E, 64>::new(
                 Domain::Rank,
                 neighbors,
-                number(maxneighbors),
-                Direction::Out
+                number(maxneighbors)
             );
             v_neighbors.convert_arguments();
             let callee: unsafe extern "C" fn(
@@ -11670,7 +11626,7 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_comm = E::handle(HandleKind::Comm, comm);
-            let mut v_status = Integers::<E, 1>::new(Domain::Topology, status, 1, Direction::Out);
+            let mut v_status = Integers::<E, 1>::new(Domain::Topology, status, 1);
             v_status.convert_arguments();
             let callee: unsafe extern "C" fn(u64, *mut u8) -> c_int = core::mem::transmute(
                 E::callee(280)
@@ -11738,7 +11694,7 @@ mod procedures {
             let _guard = E::guard();
             let v_group1 = E::handle(HandleKind::Group, group1);
             let v_group2 = E::handle(HandleKind::Group, group2);
-            let mut v_result = Integers::<E, 1>::new(Domain::Comparison, result, 1, Direction::Out);
+            let mut v_result = Integers::<E, 1>::new(Domain::Comparison, result, 1);
             v_result.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
@@ -11799,7 +11755,7 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_group = E::handle(HandleKind::Group, group);
-            let mut v_ranks = Integers::<E, 64>::new(Domain::Rank, ranks, number(n), Direction::In);
+            let mut v_ranks = Integers::<E, 64>::new(Domain::Rank, ranks, number(n));
             v_ranks.convert_arguments();
             let mut v_newgroup = Handles::<E, 1>::new(
                 HandleKind::Group,
@@ -11835,7 +11791,7 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_group = E::handle(HandleKind::Group, group);
-            let mut v_ranks = Integers::<E, 64>::new(Domain::Rank, ranks, number(n), Direction::In);
+            let mut v_ranks = Integers::<E, 64>::new(Domain::Rank, ranks, number(n));
             v_ranks.convert_arguments();
             let mut v_newgroup = Handles::<E, 1>::new(
                 HandleKind::Group,
@@ -11967,7 +11923,7 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_group = E::handle(HandleKind::Group, group);
-            let mut v_rank = Integers::<E, 1>::new(Domain::Rank, rank, 1, Direction::Out);
+            let mut v_rank = Integers::<E, 1>::new(Domain::Rank, rank, 1);
             v_rank.convert_arguments();
             let callee: unsafe extern "C" fn(u64, *mut u8) -> c_int = core::mem::transmute(
                 E::callee(290)
@@ -12013,19 +11969,9 @@ mod procedures {
             let _guard = E::guard();
             let v_group1 = E::handle(HandleKind::Group, group1);
             let v_group2 = E::handle(HandleKind::Group, group2);
-            let mut v_ranks1 = Integers::<E, 64>::new(
-                Domain::Rank,
-                ranks1,
-                number(n),
-                Direction::In
-            );
+            let mut v_ranks1 = Integers::<E, 64>::new(Domain::Rank, ranks1, number(n));
             v_ranks1.convert_arguments();
-            let mut v_ranks2 = Integers::<E, 64>::new(
-                Domain::Rank,
-                ranks2,
-                number(n),
-                Direction::Out
-            );
+            let mut v_ranks2 = Integers::<E, 64>::new(Domain::Rank, ranks2, number(n));
             v_ranks2.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
@@ -12193,15 +12139,13 @@ mod procedures {
             let mut v_array_of_distribs = Integers::<E, 64>::new(
                 Domain::Distribution,
                 array_of_distribs,
-                number(ndims),
-                Direction::In
+                number(ndims)
             );
             v_array_of_distribs.convert_arguments();
             let mut v_array_of_dargs = Integers::<E, 64>::new(
                 Domain::DistributionArgument,
                 array_of_dargs,
-                number(ndims),
-                Direction::In
+                number(ndims)
             );
             v_array_of_dargs.convert_arguments();
             let mut v_newtype = Handles::<E, 1>::new(
@@ -12265,15 +12209,13 @@ mod procedures {
             let mut v_array_of_distribs = Integers::<E, 64>::new(
                 Domain::Distribution,
                 array_of_distribs,
-                number(ndims),
-                Direction::In
+                number(ndims)
             );
             v_array_of_distribs.convert_arguments();
             let mut v_array_of_dargs = Integers::<E, 64>::new(
                 Domain::DistributionArgument,
                 array_of_dargs,
-                number(ndims),
-                Direction::In
+                number(ndims)
             );
             v_array_of_dargs.convert_arguments();
             let mut v_newtype = Handles::<E, 1>::new(
@@ -13135,12 +13077,7 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
-            let mut v_combiner = Integers::<E, 1>::new(
-                Domain::Combiner,
-                combiner,
-                1,
-                Direction::Out
-            );
+            let mut v_combiner = Integers::<E, 1>::new(Domain::Combiner, combiner, 1);
             v_combiner.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
@@ -13178,12 +13115,7 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_datatype = E::handle(HandleKind::Datatype, datatype);
-            let mut v_combiner = Integers::<E, 1>::new(
-                Domain::Combiner,
-                combiner,
-                1,
-                Direction::Out
-            );
+            let mut v_combiner = Integers::<E, 1>::new(Domain::Combiner, combiner, 1);
             v_combiner.convert_arguments();
             let callee: unsafe extern "C" fn(
                 u64,
@@ -14303,12 +14235,7 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_comm_keyval = Integers::<E, 1>::new(
-                Domain::Keyval,
-                comm_keyval,
-                1,
-                Direction::Out
-            );
+            let mut v_comm_keyval = Integers::<E, 1>::new(Domain::Keyval, comm_keyval, 1);
             v_comm_keyval.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
@@ -14355,12 +14282,7 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_comm_keyval = Integers::<E, 1>::new(
-                Domain::Keyval,
-                comm_keyval,
-                1,
-                Direction::InOut
-            );
+            let mut v_comm_keyval = Integers::<E, 1>::new(Domain::Keyval, comm_keyval, 1);
             v_comm_keyval.convert_arguments();
             let callee: unsafe extern "C" fn(*mut u8) -> c_int = core::mem::transmute(
                 E::callee(364)
@@ -14437,12 +14359,7 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_type_keyval = Integers::<E, 1>::new(
-                Domain::Keyval,
-                type_keyval,
-                1,
-                Direction::Out
-            );
+            let mut v_type_keyval = Integers::<E, 1>::new(Domain::Keyval, type_keyval, 1);
             v_type_keyval.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
@@ -14492,12 +14409,7 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_type_keyval = Integers::<E, 1>::new(
-                Domain::Keyval,
-                type_keyval,
-                1,
-                Direction::InOut
-            );
+            let mut v_type_keyval = Integers::<E, 1>::new(Domain::Keyval, type_keyval, 1);
             v_type_keyval.convert_arguments();
             let callee: unsafe extern "C" fn(*mut u8) -> c_int = core::mem::transmute(
                 E::callee(369)
@@ -14645,7 +14557,7 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_keyval = Integers::<E, 1>::new(Domain::Keyval, keyval, 1, Direction::Out);
+            let mut v_keyval = Integers::<E, 1>::new(Domain::Keyval, keyval, 1);
             v_keyval.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
@@ -14668,7 +14580,7 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_keyval = Integers::<E, 1>::new(Domain::Keyval, keyval, 1, Direction::InOut);
+            let mut v_keyval = Integers::<E, 1>::new(Domain::Keyval, keyval, 1);
             v_keyval.convert_arguments();
             let callee: unsafe extern "C" fn(*mut u8) -> c_int = core::mem::transmute(
                 E::callee(376)
@@ -16041,12 +15953,7 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_win_keyval = Integers::<E, 1>::new(
-                Domain::Keyval,
-                win_keyval,
-                1,
-                Direction::Out
-            );
+            let mut v_win_keyval = Integers::<E, 1>::new(Domain::Keyval, win_keyval, 1);
             v_win_keyval.convert_arguments();
             let callee: unsafe extern "C" fn(
                 *mut u8,
@@ -16220,12 +16127,7 @@ mod procedures {
         // SAFETY: the caller's arguments, translated, for the procedure of this slot.
         unsafe {
             let _guard = E::guard();
-            let mut v_win_keyval = Integers::<E, 1>::new(
-                Domain::Keyval,
-                win_keyval,
-                1,
-                Direction::InOut
-            );
+            let mut v_win_keyval = Integers::<E, 1>::new(Domain::Keyval, win_keyval, 1);
             v_win_keyval.convert_arguments();
             let callee: unsafe extern "C" fn(*mut u8) -> c_int = core::mem::transmute(
                 E::callee(444)
@@ -16902,7 +16804,7 @@ mod procedures {
         unsafe {
             let _guard = E::guard();
             let v_fh = E::handle(HandleKind::File, fh);
-            let mut v_amode = Integers::<E, 1>::new(Domain::FileMode, amode, 1, Direction::Out);
+            let mut v_amode = Integers::<E, 1>::new(Domain::FileMode, amode, 1);
             v_amode.convert_arguments();
             let callee: unsafe extern "C" fn(u64, *mut u8) -> c_int = core::mem::transmute(
                 E::callee(475)
