@@ -193,6 +193,11 @@ def pause_once(bench, size, percent, **settings):
     }
 
 
+def over(runs, name):
+    """Median of a figure over all runs."""
+    return median(run[name] for run in runs)
+
+
 def pause(bench, arguments):
     table = Table("Checkpoints: pause, and time until the copy is safe at the buddy", "data, dirty", "captured",
                   "memcpy", "capture (fixed part)", "pause in the program", "capture / memcpy", "best", "aim",
@@ -201,9 +206,6 @@ def pause(bench, arguments):
         for percent in (1, 10, 100):
             runs = [pause_once(bench, size, percent) for _ in range(arguments.repetitions)]
 
-            def over(name, runs=runs):
-                return median(run[name] for run in runs)
-
             def ratio(a, b, runs=runs):
                 return median(run[a] / run[b] for run in runs)
 
@@ -211,11 +213,14 @@ def pause(bench, arguments):
                 return min(run[a] for run in runs) / min(run[b] for run in runs)
 
             captured, safe = ratio("capture", "copy"), ratio("commit", "safe_plain")
-            table.row(f"{size} MiB, {percent} %", f"{over('bytes') / MIB:.2f} MiB", duration(over("copy")),
-                      f"{duration(over('capture'))} ({duration(over('scan'))})", duration(over("pause")),
+            table.row(f"{size} MiB, {percent} %", f"{over(runs, 'bytes') / MIB:.2f} MiB",
+                      duration(over(runs, "copy")),
+                      f"{duration(over(runs, 'capture'))} ({duration(over(runs, 'scan'))})",
+                      duration(over(runs, "pause")),
                       f"{captured:.2f}", f"{best('best_capture', 'best_copy'):.2f}", verdict(captured, 1.3),
-                      duration(over("safe_plain")), duration(over("commit")), f"{safe:.2f}",
-                      f"{best('best_commit', 'best_safe'):.2f}", verdict(safe, 1.5), duration(over("faults")))
+                      duration(over(runs, "safe_plain")), duration(over(runs, "commit")),
+                      f"{safe:.2f}", f"{best('best_commit', 'best_safe'):.2f}", verdict(safe, 1.5),
+                      duration(over(runs, "faults")))
 
 
 DEFAULT_INTERVAL_S = 10
@@ -223,19 +228,19 @@ DEFAULT_INTERVAL_S = 10
 
 def compared(bench, arguments):
     """Checkpoints of kernels before Linux 6.7, which do not report modified pages."""
-    table = Table("Checkpoints where modified pages are found by comparing (UNDERSTUDY_TRACKING=compare)",
-                  "data, dirty", "captured", "memcpy", "capture (fixed part)", "pause in the program",
+    table = Table("Checkpoints where modified pages are found by comparing "
+                  "(UNDERSTUDY_TRACKING=compare)", "data, dirty", "captured", "memcpy",
+                  "capture (fixed part)", "pause in the program",
                   f"a minute, a checkpoint every {DEFAULT_INTERVAL_S} s")
     size = 128
     for percent in (1, 100):
-        runs = [pause_once(bench, size, percent, TRACKING="compare") for _ in range(arguments.repetitions)]
-
-        def over(name, runs=runs):
-            return median(run[name] for run in runs)
-
-        table.row(f"{size} MiB, {percent} %", f"{over('bytes') / MIB:.2f} MiB", duration(over("copy")),
-                  f"{duration(over('capture'))} ({duration(over('scan'))})", duration(over("pause")),
-                  duration(over("pause") * 60 / DEFAULT_INTERVAL_S))
+        runs = [pause_once(bench, size, percent, TRACKING="compare")
+                for _ in range(arguments.repetitions)]
+        table.row(f"{size} MiB, {percent} %", f"{over(runs, 'bytes') / MIB:.2f} MiB",
+                  duration(over(runs, "copy")),
+                  f"{duration(over(runs, 'capture'))} ({duration(over(runs, 'scan'))})",
+                  duration(over(runs, "pause")),
+                  duration(over(runs, "pause") * 60 / DEFAULT_INTERVAL_S))
 
 
 # --- first checkpoints --------------------------------------------------------------
@@ -343,15 +348,18 @@ def recover_once(bench, static, dynamic, wait_s=0, ranks=None, **settings):
     path = directory / "progress"
     arguments = (static, dynamic, 10, 1_000_000, count, "--progress", path)
     settings = {"INTERVAL": f"{2 * count}calls", **settings}
-    with bench.job("dirty", *arguments, layer=True, ranks=ranks, events=directory, **settings) as job:
+    with bench.job("dirty", *arguments, layer=True, ranks=ranks, events=directory, **settings):
         def process(condition):
-            return next((line[1] for line in progress(path) if line[0] == 1 and condition(line)), None)
+            own = (line for line in progress(path) if line[0] == 1 and condition(line))
+            return next((line[1] for line in own), None)
 
-        victim = jobs.wait_until(lambda: process(lambda line: line[2] >= 11), "iteration 11 of rank 1")
+        victim = jobs.wait_until(lambda: process(lambda line: line[2] >= 11),
+                                 "iteration 11 of rank 1")
         time.sleep(wait_s)
         killed = time.monotonic_ns()
         os.kill(victim, signal.SIGKILL)
-        jobs.wait_until(lambda: process(lambda line: line[1] != victim), "process that takes over from worker 1")
+        jobs.wait_until(lambda: process(lambda line: line[1] != victim),
+                        "process that takes over from worker 1")
     again = [at for rank, process, _, at in progress(path) if rank == 1 and process != victim]
     events = bench.events(directory)
     phases = {"kill to resumed": (min(again) - killed) * 1e-9}
@@ -382,11 +390,13 @@ def recovery(bench, arguments):
                   "aim")
     for kind, (options, aims) in RECOVERIES.items():
         for (static, dynamic), aim in zip(SIZES, aims):
-            runs = [recover_once(bench, static, dynamic, **options) for _ in range(arguments.repetitions)]
+            runs = [recover_once(bench, static, dynamic, **options)
+                    for _ in range(arguments.repetitions)]
             totals = [run["kill to resumed"] for run in runs]
             shown = (duration(median(run.get(name, 0.0) for run in runs)) for name in names)
+            met = verdict(median(totals), aim) + "; " if aim else ""
             table.row(f"{dynamic} + {static} MiB{kind}", *shown,
-                      (verdict(median(totals), aim) + "; " if aim else "") + f"best {duration(min(totals))}")
+                      met + f"best {duration(min(totals))}")
 
 
 # --- start and idle -------------------------------------------------------------------
@@ -394,8 +404,8 @@ def recovery(bench, arguments):
 
 def start(bench, arguments):
     """From the start of mpirun to the end of MPI_Init."""
-    table = Table("Start: from the launcher's start to the end of MPI_Init", "job", "without", "with a spare",
-                  "more", "best", "aim (ms)")
+    table = Table("Start: from the launcher's start to the end of MPI_Init", "job", "without",
+                  "with a spare", "more", "best", "aim (ms)")
     for mpich in (False, True) if bench.mpich.exists() else (False,):
         for workers in (2, 16):
             sides = {False: [], True: []}
@@ -407,8 +417,9 @@ def start(bench, arguments):
                     times.append((int(printed[0][1]) - begin) * 1e-9)
             without, with_layer = sides[False], sides[True]
             more = median(b - a for a, b in zip(without, with_layer)) * 1e3
-            table.row(f"{workers} workers{', MPICH' if mpich else ''}", duration(median(without)), duration(median(with_layer)),
-                      f"{more:+.1f} ms", f"{(min(with_layer) - min(without)) * 1e3:+.1f} ms",
+            table.row(f"{workers} workers{', MPICH' if mpich else ''}", duration(median(without)),
+                      duration(median(with_layer)), f"{more:+.1f} ms",
+                      f"{(min(with_layer) - min(without)) * 1e3:+.1f} ms",
                       verdict(more, 20) if (workers, mpich) == (2, False) else "")
 
 

@@ -31,7 +31,8 @@ def arguments():
     parser.add_argument("--fault", action="append", default=[], help="UNDERSTUDY_FAULT, in a run each")
     parser.add_argument("--interval", default="0.2s", help="UNDERSTUDY_INTERVAL (default: %(default)s)")
     parser.add_argument("--limit", type=int, default=300, help="seconds of a job (default: %(default)s)")
-    parser.add_argument("--old", action="store_true", help="compare with the logs of the last run without understudy")
+    parser.add_argument("--old", action="store_true",
+                        help="compare with the logs of the last run without understudy")
     return parser.parse_args()
 
 
@@ -78,7 +79,8 @@ class Run:
         counts = [tuple(map(int, found.groups()[2:])) for line in lines if (found := SUMMARY.match(line))]
         self.counts = tuple(map(sum, zip(*counts))) if len(counts) == RANKS else None
         errors = pathlib.Path(f"{log}.err").read_text(errors="replace")
-        self.end = "" if not fault else ", one killed" if "; replaced by " in errors else ", none killed"
+        killed = "one killed" if "; replaced by " in errors else "none killed"
+        self.end = f", {killed}" if fault else ""
 
     def start(self, options, module, kind, fault, log):
         with tempfile.TemporaryDirectory() as work, open(f"{log}.out", "wb") as out, open(f"{log}.err", "wb") as err:
