@@ -11,12 +11,14 @@ turns, pause, compared, first, threads, recovery, start, idle. Called by `make b
 MPI on the PATH.
 """
 
+import contextlib
 import os
 import signal
 import statistics
 import time
 
 import jobs
+from hosts import Hosts
 from session import MIB, Table, duration, main, verdict
 
 median = statistics.median
@@ -338,8 +340,8 @@ def progress(path):
     return [tuple(map(int, line.split())) for line in text.splitlines() if line.count(" ") == 3]
 
 
-def recover_once(bench, static, dynamic, wait_s=0, ranks=None, **settings):
-    """Kills worker 1; returns the seconds of each phase of the recovery.
+def recover_once(bench, static, dynamic, wait_s=0, lost_host=False, **settings):
+    """Kills worker 1, or the host of worker 1; returns the seconds of each phase of the recovery.
 
     The kill comes after iteration 11, and `wait_s` after the end of the set-up phase.
     """
@@ -348,35 +350,50 @@ def recover_once(bench, static, dynamic, wait_s=0, ranks=None, **settings):
     path = directory / "progress"
     arguments = (static, dynamic, 10, 1_000_000, count, "--progress", path)
     settings = {"INTERVAL": f"{2 * count}calls", **settings}
-    with bench.job("dirty", *arguments, layer=True, ranks=ranks, events=directory, **settings):
-        def process(condition):
-            own = (line for line in progress(path) if line[0] == 1 and condition(line))
-            return next((line[1] for line in own), None)
+    with contextlib.ExitStack() as stack:
+        hosts = stack.enter_context(Hosts(bench)) if lost_host else None
+        stack.enter_context(bench.job("dirty", *arguments, layer=True, events=directory,
+                                      hosts=hosts, **settings))
 
-        victim = jobs.wait_until(lambda: process(lambda line: line[2] >= 11),
-                                 "iteration 11 of rank 1")
+        def line_of_1(condition):
+            own = (line for line in progress(path) if line[0] == 1 and condition(line))
+            return next(own, None)
+
+        _, victim, _, _ = jobs.wait_until(lambda: line_of_1(lambda line: line[2] >= 11),
+                                          "iteration 11 of rank 1")
         time.sleep(wait_s)
         killed = time.monotonic_ns()
-        os.kill(victim, signal.SIGKILL)
-        jobs.wait_until(lambda: process(lambda line: line[1] != victim),
-                        "process that takes over from worker 1")
-    again = [at for rank, process, _, at in progress(path) if rank == 1 and process != victim]
+        if lost_host:
+            hosts.lose()
+        else:
+            os.kill(victim, signal.SIGKILL)
+        # Process numbers of two hosts can be equal.
+        of_replacement = (lambda line: line[3] > killed) if lost_host else (lambda line: line[1] != victim)
+        *_, resumed = jobs.wait_until(lambda: line_of_1(of_replacement),
+                                      "process that takes over from worker 1")
+        if lost_host:
+            time.sleep(1)  # the next checkpoint restores the replicas
     events = bench.events(directory)
-    phases = {"kill to resumed": (min(again) - killed) * 1e-9}
+    phases = {"kill to resumed": (resumed - killed) * 1e-9}
     resume = next(event for event in events if event["type"] == "resume" and event["rank"] == 0)
     phases["detect"] = (resume["at"] - resume["total_ns"] - killed) * 1e-9
     for event in events:
         # The replacement's time in stages with work for the replacement only, else that of rank 0.
         if event["type"] == "stage" and event["stage"] in STAGES and event["rank"] == (2 if event["stage"] in ("fetch", "load", "reprotect") else 0):
             phases[event["stage"]] = event["ns"] * 1e-9
-    phases["first iteration"] = (min(again) - resume["at"]) * 1e-9
+    phases["first iteration"] = (resumed - resume["at"]) * 1e-9
+    commits = [event["at"] for event in events if event["type"] == "commit" and event["at"] > resume["at"]]
+    if commits:
+        phases["replicas complete"] = (commits[0] - killed) * 1e-9
     return phases
 
 
 # Kinds of jobs: their settings, and the aims in seconds for each size.
 RECOVERIES = {
     "": ({}, (0.08, 0.2)),
-    ", no spare": ({"ranks": 2, "SPARES": 0}, (None, None)),
+    ", no spare": ({"SPARES": 0}, (None, None)),
+    # The second of two hosts is lost; replicas of both workers have to be restored.
+    ", host lost": ({"lost_host": True, "SPARES": 0, "INTERVAL": "1s"}, (0.15, 0.6)),
     # After this time the set-up has been replayed for comparison, and replicas are reduced.
     ", set-up replayed": ({"wait_s": 15, "STATIC": "replay"}, (0.1, 0.4)),
 }
@@ -384,7 +401,7 @@ SIZES = ((64, 16), (512, 128))
 
 
 def recovery(bench, arguments):
-    names = ("kill to resumed", "detect", *STAGES, "first iteration")
+    names = ("kill to resumed", "detect", *STAGES, "first iteration", "replicas complete")
     table = Table("Recovery: from the kill to the replacement's first iteration (fetch, load and "
                   "reprotect: times of the replacement)", "data + static data per rank", *names,
                   "aim")

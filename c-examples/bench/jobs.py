@@ -39,9 +39,16 @@ class Bench:
     def close(self):
         shutil.rmtree(self.scratch, ignore_errors=True)
 
-    def command(self, program, arguments, layer, ranks=None, events=None, mpich=False, **settings):
+    def command(self, program, arguments, layer, ranks=None, events=None, mpich=False, hosts=None,
+                **settings):
         """Command line of a job; `settings` are variables of understudy without their prefix."""
-        count = str(ranks or WORKERS + (SPARES if layer else 0))
+        if hosts:
+            line = hosts.run(self.understudy, settings.pop("SPARES", SPARES))
+            variables = [f"UNDERSTUDY_{name}={value}" for name, value in settings.items()]
+            return ["env", *variables, *line, "--events", events, "--",
+                    str(self.programs / program), *map(str, arguments)]
+        spares = settings.get("SPARES", SPARES) if layer else 0
+        count = str(ranks or WORKERS + spares)
         line = [str(self.mpich), "-n", count] if mpich else [*MPIRUN, "-n", count]
         if layer:
             settings = {"SPARES": SPARES, "REQUIRE": 1, **settings}

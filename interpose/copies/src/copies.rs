@@ -10,7 +10,7 @@
 //!   process;
 //! * `replica_state`: the value with this state in the crate's `Runtime`;
 //! * `own_replica`, `adoption`, `preparation`, `commitment`, `claim`, `saved_state`,
-//!   `deduplication`, `window_tracking`: the operations.
+//!   `deduplication`, `deferred`, `window_tracking`: the operations.
 
 mod adoption;
 mod buddies;
@@ -18,6 +18,7 @@ mod checkpoint_parts;
 mod claim;
 mod commitment;
 mod deduplication;
+mod deferred;
 mod own_replica;
 mod page_queries;
 pub mod parity_transfer;
@@ -41,6 +42,7 @@ pub use commitment::{
     is_reduced, post_receives, prepare, record_replicas, recovery_costs, resolve, ship,
 };
 pub use deduplication::share_equal_pages;
+pub use deferred::{all_layers, can_defer, defer, has_deferred, lacking_layers};
 pub use own_replica::{
     committed_age, committed_epoch, discard_all, next_epoch, replace_own, replicas, try_replicas,
 };

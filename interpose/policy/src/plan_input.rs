@@ -100,18 +100,32 @@ impl<'a> PlanInput<'a> {
     ///
     /// The caller checks that all living workers have this epoch.
     pub fn is_kept(&self, worker: Worker, epoch: Epoch) -> bool {
-        let has_replicas = |buddy: Worker| {
-            self.report_of(buddy).is_some() || self.inherited_at(buddy, epoch).is_some()
+        let has_replica = |(layer, buddy): (usize, Worker)| match self.report_of(buddy) {
+            Some(report) => report.stores(layer, epoch),
+            None => self
+                .inherited_at(buddy, epoch)
+                .is_some_and(|kept| kept.layers_at(epoch) & (1 << layer) != 0),
         };
-        let mut buddies = self.redundancy.buddies_of(worker).map(has_replicas);
+        let mut buddies = self
+            .redundancy
+            .buddies_of(worker)
+            .enumerate()
+            .map(has_replica);
         let is_stored = match self.redundancy.is_parity() {
-            true => buddies.all(|has_replicas| has_replicas),
-            false => buddies.any(|has_replicas| has_replicas),
+            true => buddies.all(|has_replica| has_replica),
+            false => buddies.any(|has_replica| has_replica),
         };
         is_stored
             || self
                 .inherited_at(worker, epoch)
                 .is_some_and(|kept| kept.has_own)
+    }
+
+    /// True if lost replicas can be made again after the program has resumed.
+    ///
+    /// With parity they cannot: all members of a group would have to send their whole memory.
+    pub fn can_defer_replicas(&self) -> bool {
+        !self.redundancy.is_parity() && self.living.iter().all(|report| report.can_defer)
     }
 
     /// True if the replica of this worker in this process was found damaged.

@@ -11,6 +11,10 @@ pub struct ProcessReport {
     pub worker: Option<Worker>,
     /// Last epoch that the process has committed.
     pub committed: Epoch,
+    /// Layers (`1 << layer`) whose replica the worker does not store at `committed`.
+    ///
+    /// The replica was deferred by an earlier plan ([`crate::recovery_plan::Plan::deferred`]).
+    pub lacking: u64,
     /// Epoch whose replicas here are complete, but whose commit the process has not seen.
     pub complete: Option<Epoch>,
     /// Lost work in nanoseconds if all return to `committed` instead of `complete`.
@@ -21,6 +25,10 @@ pub struct ProcessReport {
     ///
     /// Such a process may need replicas that a dead process has left.
     pub is_reduced: bool,
+    /// True if the process does not need lost replicas before the next checkpoint.
+    ///
+    /// Checkpoints are then taken at intervals of time, and its own replica has all pages.
+    pub can_defer: bool,
     /// True if the process has requested spares from the daemon (`hints`).
     pub has_requested_spares: bool,
     /// Replicas in a joining process.
@@ -48,6 +56,8 @@ pub struct KeptReplicas {
     /// True if the process has a complete replica of that worker.
     pub has_own: bool,
     /// Layers (`1 << layer`) in which the process has the replica that the worker stored.
+    ///
+    /// These are the layers at `epoch`.
     pub layers: u64,
     /// Epoch of the replicas, the last committed one.
     pub epoch: Epoch,
@@ -55,11 +65,32 @@ pub struct KeptReplicas {
     ///
     /// The process that left the replicas died before it saw the commit of that epoch.
     pub whole: Option<Epoch>,
+    /// Layers as in `layers`, at `whole`.
+    pub whole_layers: u64,
     /// Process that has left the replicas, if they were left.
     pub process: Option<ProcessNumber>,
 }
 
+impl ProcessReport {
+    /// True if the worker of this process stores the replica of a layer at this epoch.
+    ///
+    /// The caller checks that the process has replicas of the epoch.
+    pub fn stores(&self, layer: usize, epoch: Epoch) -> bool {
+        // A complete epoch contains every layer.
+        epoch != self.committed || self.lacking & (1 << layer) == 0
+    }
+}
+
 impl KeptReplicas {
+    /// Returns the layers in which the process has the replica that the worker stored.
+    pub fn layers_at(&self, epoch: Epoch) -> u64 {
+        match epoch == self.epoch {
+            true => self.layers,
+            false if self.whole == Some(epoch) => self.whole_layers,
+            false => 0,
+        }
+    }
+
     /// True if the replicas are of this epoch, or can be.
     pub fn reaches(&self, epoch: Epoch) -> bool {
         epoch != Epoch::NONE && (self.epoch == epoch || self.whole == Some(epoch))

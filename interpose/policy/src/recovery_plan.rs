@@ -50,6 +50,11 @@ pub struct Plan {
     pub fetches: Vec<ReplicaFetch>,
     /// Rebuilds of replicas that died with their buddies or are damaged.
     pub rebuilds: Vec<ReplicaRebuild>,
+    /// Rebuilds by the next checkpoint, after the program has resumed.
+    ///
+    /// The worker sends its whole memory then. Until the commit of that checkpoint the buddy has
+    /// no replica of the worker.
+    pub deferred: Vec<ReplicaRebuild>,
     /// Loss of replicas that makes all workers return to an epoch on disk.
     pub lost: Option<PlanFailure>,
 }
@@ -93,6 +98,8 @@ impl Plan {
 pub enum SourceFailure {
     /// The buddy has died.
     Dead,
+    /// The buddy has replaced a dead process, and the next checkpoint brings its replica.
+    Deferred,
     /// The replica has a wrong checksum.
     Damaged,
 }
@@ -160,10 +167,12 @@ pub fn make_plan(
 fn plan_for_epoch(input: &PlanInput, dead: &[Worker], epoch: Epoch) -> Result<Plan, PlanFailure> {
     let takeovers = Takeovers::assign(input, dead, Some(epoch));
     let fetches = fetches(input, &takeovers, epoch)?;
+    let (rebuilds, deferred) = rebuilds(input, &takeovers, epoch);
     Ok(Plan {
         epoch,
         process_of: processes(input, &takeovers),
-        rebuilds: rebuilds(input, &takeovers),
+        rebuilds,
+        deferred,
         takeovers: takeovers.into_list(),
         fetches,
         lost: None,
@@ -187,6 +196,7 @@ pub fn make_plan_from_disk(
         epoch: Epoch::NONE,
         process_of: processes(&input, &takeovers),
         rebuilds: all_replicas(redundancy, workers),
+        deferred: Vec::new(),
         takeovers: takeovers.into_list(),
         fetches: Vec::new(),
         lost: Some(lost),
@@ -218,7 +228,7 @@ fn fetches(
     for worker in input.workers().filter(lacks_own) {
         let (mut good, mut gone) = (Vec::new(), Vec::new());
         for (layer, buddy) in input.redundancy.buddies_of(worker).enumerate() {
-            match failure_of(input, takeovers.get(buddy), worker, (layer, buddy)) {
+            match failure_of(input, takeovers.get(buddy), (worker, epoch), (layer, buddy)) {
                 None => good.push(ReplicaFetch {
                     worker,
                     from: buddy,
@@ -252,7 +262,7 @@ fn fetches(
 fn failure_of(
     input: &PlanInput,
     successor: Option<&Takeover>,
-    worker: Worker,
+    (worker, epoch): (Worker, Epoch),
     (layer, buddy): (usize, Worker),
 ) -> Option<SourceFailure> {
     // With parity, the buddy also contributes its own pages.
@@ -265,8 +275,11 @@ fn failure_of(
         false => takeover.layers & (1 << layer) != 0,
     };
     let successor = successor.filter(has_it).map(|takeover| takeover.process);
-    let living = input.report_of(buddy).map(|living| living.process);
-    let Some(process) = living.or(successor) else {
+    let living = input.report_of(buddy);
+    if living.is_some_and(|living| !living.stores(layer, epoch)) {
+        return Some(SourceFailure::Deferred);
+    }
+    let Some(process) = living.map(|living| living.process).or(successor) else {
         return Some(SourceFailure::Dead);
     };
     let is_damaged =
@@ -274,11 +287,17 @@ fn failure_of(
     is_damaged.then_some(SourceFailure::Damaged)
 }
 
-/// Returns the replicas to rebuild.
-fn rebuilds(input: &PlanInput, takeovers: &Takeovers) -> Vec<ReplicaRebuild> {
+/// Returns the replicas to rebuild, and those that the next checkpoint rebuilds.
+///
+/// Damaged replicas are rebuilt at once.
+fn rebuilds(
+    input: &PlanInput,
+    takeovers: &Takeovers,
+    epoch: Epoch,
+) -> (Vec<ReplicaRebuild>, Vec<ReplicaRebuild>) {
     let is_gone = |copy: &ReplicaRebuild| {
         let (process, has_it) = match (input.report_of(copy.at), takeovers.get(copy.at)) {
-            (Some(report), _) => (report.process, true),
+            (Some(report), _) => (report.process, report.stores(copy.layer, epoch)),
             (None, Some(takeover)) => (takeover.process, takeover.layers & (1 << copy.layer) != 0),
             (None, None) => return true,
         };
@@ -292,7 +311,15 @@ fn rebuilds(input: &PlanInput, takeovers: &Takeovers) -> Vec<ReplicaRebuild> {
     }
     let is_parity = input.redundancy.is_parity();
     all.retain(|copy| is_gone(copy) || is_parity && is_lost_at[copy.at.index()]);
-    all
+    let is_damaged = |copy: &ReplicaRebuild| {
+        let report = input.report_of(copy.at).map(|report| report.process);
+        let successor = takeovers.get(copy.at).map(|takeover| takeover.process);
+        let process = report.or(successor);
+        process.is_some_and(|process| input.is_damaged(copy.worker, process))
+    };
+    let can_defer = input.can_defer_replicas();
+    all.into_iter()
+        .partition(|copy| !can_defer || is_damaged(copy))
 }
 
 /// Lists the rebuilds of all replicas.

@@ -46,6 +46,7 @@ impl ReplicaInventory {
         if let Some(kept) = &mut self.kept
             && kept.reaches(epoch)
         {
+            kept.layers = kept.layers_at(epoch);
             (kept.epoch, kept.whole) = (epoch, None);
         }
     }
@@ -71,6 +72,7 @@ impl ReplicaInventory {
             layers: self.kept.map_or(0, |kept| kept.layers),
             epoch,
             whole: None,
+            whole_layers: 0,
             process: None,
         });
     }
@@ -129,6 +131,7 @@ mod tests {
             layers: 1,
             epoch: Epoch(3),
             whole: Some(Epoch(4)),
+            whole_layers: 3,
             process: Some(ProcessNumber(1)),
         });
         inventory

@@ -65,7 +65,9 @@ impl Takeovers {
                 worker,
                 process: process.process,
                 has_own: kept.is_some_and(|kept| kept.has_own),
-                layers: kept.map_or(0, |kept| kept.layers),
+                layers: kept
+                    .zip(epoch)
+                    .map_or(0, |(kept, epoch)| kept.layers_at(epoch)),
             })
         });
         Takeovers { all: all.collect() }

@@ -2459,6 +2459,16 @@ pub fn buddy_died_too(worker: impl Display, dead: impl Display, copies: impl Dis
     })
 }
 
+pub fn replica_not_sent_again(worker: impl Display, checkpoint: impl Display, without: impl Display, others: impl Display) -> impl Display {
+    from_fn(move |out| {
+        write!(
+            out,
+            "{worker} is lost with checkpoint {checkpoint}: after an earlier failure, \
+             {without} had not yet received its replica{others} [replica-not-sent-again]"
+        )
+    })
+}
+
 pub fn parity_group_lost(lost: impl Display, dead: impl Display, checkpoint: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(

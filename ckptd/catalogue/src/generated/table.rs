@@ -2791,6 +2791,17 @@ pub static CATALOGUE: &[Message] = &[
         level: None,
     },
     Message {
+        identifier: "replica-not-sent-again",
+        text: "{worker} is lost with checkpoint {checkpoint}: after an earlier failure, \
+         {without} had not yet received its replica{others}",
+        cause: "a second failure came before the checkpoint that follows a recovery was \
+         complete; it sends replicas to processes that have replaced others on lost nodes",
+        remedy: "start the job again; so that the next loss is survived: `UNDERSTUDY_COPIES=2`, \
+         `UNDERSTUDY_DISK`",
+        status: None,
+        level: None,
+    },
+    Message {
         identifier: "parity-group-lost",
         text: "{lost} together with {dead} of its parity group, which can restore only one of \
          its workers (checkpoint {checkpoint})",

@@ -226,6 +226,26 @@ fn both_replicas_are_rebuilt_after_a_recovery() {
     verdicts.assert_all_good();
 }
 
+/// Worker 1, the buddy of worker 0, is lost with all replicas.
+///
+/// The checkpoint after the recovery sends the replica of worker 0 to the new process. Once that
+/// checkpoint is committed, worker 0 can fail. Before, its failure ends the job.
+#[test]
+fn a_lost_replica_is_sent_with_the_next_checkpoint() {
+    let case = programs::short_heat2d();
+    let buddy_dies = "kill rank=1 at=commit.end epoch=3";
+    let after = |fault: &str| {
+        let fault = format!("{buddy_dies}; {fault}");
+        job(&case, "1", &fault).interval("50ms").run()
+    };
+    assert_survived(&after("kill rank=0 at=commit.end epoch=4"), &case, &[1, 0]);
+    let lost = after("kill rank=0 at=ship.half epoch=4");
+    assert_lost(
+        &lost,
+        &["worker 0 (rank 0 on", "had not yet received its replica"],
+    );
+}
+
 /// Returns a job with faults whose ranks map and unmap memory, and the undisturbed job.
 fn mappings(scheme: &str, fault: &str) -> (Job, Job) {
     let job = || Job::new(paths::test_program("mappings"), &["240", "1000"]).interval("20calls");

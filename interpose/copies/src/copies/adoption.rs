@@ -1,5 +1,6 @@
 //! Adoption of the replicas that a dead process has left ([`super::persistent_store`]).
 
+use super::deferred::{all_layers, lacking};
 use super::own_replica::replicas;
 use super::persistent_store::{
     ForeignStore, PersistentStore, ReplicaRecord, ReplicaSet, STORE_CONFIG,
@@ -27,7 +28,9 @@ pub struct AdoptedReplicas {
     pub process: ProcessNumber,
     /// Last committed epoch.
     pub committed: Epoch,
-    /// Later epoch whose replicas are complete.
+    /// Layers (`1 << layer`) of which the process had the replica of that epoch.
+    pub layers: u64,
+    /// Later epoch whose replicas are complete, in every layer.
     pub whole: Option<Epoch>,
     /// True if the own replica is complete.
     pub has_own: bool,
@@ -146,14 +149,14 @@ fn read_store(passed: ReplicaStoreFiles) -> io::Result<ForeignStore> {
 pub fn adopt(rt: &Runtime) -> Option<AdoptedReplicas> {
     let keep = &mut replicas(rt);
     read_passed_store(rt);
-    let got = adopt_store(rt.copies.found.take()?, keep);
+    let got = adopt_store(rt, rt.copies.found.take()?, keep);
     if got.is_none() {
         reinit::report_no_store();
     }
     got
 }
 
-fn adopt_store(store: ForeignStore, keep: &mut Replicas) -> Option<AdoptedReplicas> {
+fn adopt_store(rt: &Runtime, store: ForeignStore, keep: &mut Replicas) -> Option<AdoptedReplicas> {
     let last = store.last()?;
     let (worker, process) = (last.worker, last.process);
     let ForeignStore {
@@ -189,10 +192,12 @@ fn adopt_store(store: ForeignStore, keep: &mut Replicas) -> Option<AdoptedReplic
     (keep.own, keep.stored) = parts(committed).unwrap_or_else(none);
     let inherited = parts(whole);
     let later = inherited.as_ref().map(|(own, _)| own);
+    let all_layers = all_layers(rt, worker);
     let got = AdoptedReplicas {
         worker,
         process,
         committed: keep.own.image.epoch(),
+        layers: all_layers & !lacking(rt, &keep.own, &keep.stored),
         whole: later.map(|own| own.image.epoch()),
         has_own: [Some(&keep.own), later]
             .into_iter()

@@ -16,6 +16,8 @@ pub struct CheckpointParts<'a> {
     pub stored: &'a [Replica],
     /// Thread that computes checksums and parity.
     pub helper: &'a Helper,
+    /// Layers (`1 << layer`) whose buddy receives the whole image.
+    pub whole_layers: u64,
     /// Results of past queries to the buddies, by layer.
     pub query_histories: &'a mut [QueryHistory],
     /// Persistent replica store.

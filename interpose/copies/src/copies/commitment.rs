@@ -2,6 +2,8 @@
 
 use super::adoption;
 use super::buddies::buddies_by_layer;
+use super::deduplication::share_equal_pages;
+use super::deferred::lacking;
 use super::own_replica::{next_epoch, replicas};
 use super::pending::{CapturedState, PendingCheckpoint};
 use super::persistent_store::{RecordContext, ReplicaSet};
@@ -120,6 +122,13 @@ fn return_unused(rt: &Runtime, keep: &mut Replicas, used: u64) {
     }
 }
 
+/// Returns the layers whose replica the last recovery has deferred.
+fn deferred_layers(rt: &Runtime, keep: &Replicas) -> Vec<usize> {
+    let lacking = lacking(rt, &keep.own, &keep.stored);
+    let layers = 0..keep.stored.len();
+    layers.filter(|layer| lacking & (1 << layer) != 0).collect()
+}
+
 /// Commits the pending epoch, for this worker and for the replicas that it stores.
 pub fn commit(rt: &Runtime) {
     let Some((epoch, began)) = commit_pending(rt, &mut replicas(rt)) else {
@@ -162,8 +171,13 @@ fn commit_pending(rt: &Runtime, keep: &mut Replicas) -> Option<(Epoch, Instant)>
     }
     keep.own.state = remains.state;
     if let Some(received) = remains.received {
+        let deferred = deferred_layers(rt, keep);
         received.apply(rt, &mut keep.stored, &mut keep.store, &keep.helper);
+        for layer in deferred {
+            share_equal_pages(rt, keep, layer);
+        }
     }
+    keep.whole_layers = 0;
     keep.own.image.elide(&remains.elided, &mut keep.store);
     return_unused(rt, keep, used);
     events::set_epoch(epoch);

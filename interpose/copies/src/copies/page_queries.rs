@@ -47,23 +47,31 @@ pub struct PageQueries {
 
 impl PageQueries {
     /// Determines the queries to make for a checkpoint.
-    pub fn determine(rt: &Runtime, delta: &Delta, histories: &[QueryHistory]) -> PageQueries {
+    ///
+    /// Whole images are sent without a query.
+    pub fn determine(rt: &Runtime, delta: &Delta, parts: &CheckpointParts) -> PageQueries {
         let setting = match world::get(rt).redundancy.is_parity() {
             // Only parity is sent, and its pages do not equal any worker's pages.
             true => SharedPages::Never,
             false => process_info::config().shared_pages,
         };
-        let progress = |history: &QueryHistory| match history.question(
-            setting,
-            delta.epoch(),
-            delta.page_count(),
-        ) {
-            PageQueryKind::Nothing => QueryProgress::Over,
-            question => QueryProgress::Due(question),
+        let question = |history: &QueryHistory| {
+            let question = history.question(setting, delta.epoch(), delta.page_count());
+            match question {
+                PageQueryKind::Nothing => QueryProgress::Over,
+                question => QueryProgress::Due(question),
+            }
         };
+        let progress =
+            |(layer, history): (usize, &QueryHistory)| match parts.whole_layers & (1 << layer) {
+                0 => question(history),
+                _ => QueryProgress::Over,
+            };
+        let histories = parts.query_histories.iter().enumerate();
+        let layers: Vec<QueryProgress> = histories.map(progress).collect();
         PageQueries {
-            layers: histories.iter().map(progress).collect(),
-            equal_pages: vec![0; histories.len()],
+            equal_pages: vec![0; layers.len()],
+            layers,
             identifying: None,
             identities: None,
         }

@@ -28,7 +28,13 @@ pub struct Replicas {
     /// This rank's own last committed epoch.
     pub own: Replica,
     /// Replicas of the workers whose buddy this one is, by layer.
+    ///
+    /// A replica that a recovery has deferred is empty until the next commit.
     pub stored: Vec<Replica>,
+    /// Layers (`1 << layer`) whose buddy receives the whole image with the next checkpoint.
+    ///
+    /// The buddy replaces a dead one and has no replica of this worker.
+    pub(super) whole_layers: u64,
     pub(super) helper: Helper,
     /// Results of past deduplication queries to the buddies, by layer.
     pub(super) query_histories: Vec<QueryHistory>,
@@ -67,6 +73,7 @@ impl Replicas {
             tracker: selected.tracker,
             own: Replica::default(),
             stored: (0..layers).map(|_| Replica::default()).collect(),
+            whole_layers: 0,
             query_histories: vec![QueryHistory::default(); layers],
             helper: Helper::new()
                 .unwrap_or_else(|error| abort_with_error(rt, message::NO_CHECKSUM_THREAD, &error)),
@@ -88,6 +95,7 @@ impl Replicas {
             own: &self.own,
             stored: &self.stored,
             helper: &self.helper,
+            whole_layers: self.whole_layers,
             query_histories: &mut self.query_histories,
             persistent_store: self.persistent_store.as_mut(),
         };

@@ -19,7 +19,7 @@ use std::mem::take;
 use transfer_buffer::{PageSlots, TransferBuffer};
 use understudy_catalogue::message;
 use understudy_image::deduplication::PageQuery;
-use understudy_image::image_delta::SlotRun;
+use understudy_image::image_delta::{Image, SlotRun};
 use understudy_image::store::PageStore;
 use understudy_image::wire::{Header, Incoming, Outgoing, SendOptions, WireError};
 use understudy_job::Runtime;
@@ -219,11 +219,16 @@ impl Transfer {
     /// Creates a transfer of a whole replica.
     pub fn of(copy: &Replica, store: &PageStore) -> Transfer {
         let mut transfer = Transfer::receive_only();
-        let outgoing = copy.image.outgoing(store, SendOptions::default());
-        let sums = store.sums(&outgoing.runs);
-        transfer.set_outgoing(outgoing, copy.state.clone());
-        transfer.set_sums(sums);
+        transfer.set_image(&copy.image, copy.state.clone(), store);
         transfer
+    }
+
+    /// Adds a whole image with its checksums, and the state, to send.
+    pub fn set_image(&mut self, image: &Image, state: EncodedState, store: &PageStore) {
+        let outgoing = image.outgoing(store, SendOptions::default());
+        let sums = store.sums(&outgoing.runs);
+        self.set_outgoing(outgoing, state);
+        self.set_sums(sums);
     }
 
     /// Adds pages and state to send; the pages' checksums follow later.

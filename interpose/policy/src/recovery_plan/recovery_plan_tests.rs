@@ -1,5 +1,6 @@
 //! Plans from the reports of living processes.
 
+mod deferred_tests;
 mod left_replicas_tests;
 mod redundancy_tests;
 
@@ -52,6 +53,7 @@ fn with_replicas(process: u32, own: u32, layers: u64, epoch: u64) -> ProcessRepo
         layers,
         epoch: Epoch(epoch),
         whole: None,
+        whole_layers: 0,
         process: None,
     };
     ProcessReport {
@@ -108,6 +110,7 @@ fn the_lowest_joining_process_replaces_the_lowest_failed_worker() {
             process_of: processes([0, 4, 2, 3]),
             fetches: vec![fetch(1, 3)],
             rebuilds: vec![rebuild(3, 0, 1)],
+            deferred: vec![],
             lost: None,
         }
     );
@@ -229,6 +232,7 @@ fn a_failure_without_a_dead_worker_needs_no_takeover() {
             process_of: processes([0, 1]),
             fetches: vec![],
             rebuilds: vec![],
+            deferred: vec![],
             lost: None,
         }
     );

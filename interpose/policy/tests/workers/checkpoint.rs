@@ -1,6 +1,6 @@
 //! A checkpoint of all workers from its capture to its commit, simulated.
 
-use crate::process::Process;
+use crate::process::{Process, ReplicaRecord};
 use std::collections::HashSet;
 use understudy_numbers::{Epoch, Worker};
 use understudy_policy::max_reduction::{MaxReduction, ReductionAction};
@@ -50,17 +50,28 @@ impl Checkpoint {
         }
     }
 
-    /// Returns the epochs of which a worker really has replicas.
-    fn replicas(&self, worker: Worker) -> (Epoch, Option<Epoch>) {
+    /// Returns the replicas that a worker really has.
+    ///
+    /// `lacking` has the layers that this checkpoint brings.
+    fn replicas(&self, worker: Worker, lacking: u64) -> ReplicaRecord {
         let (committed, _) = self.epochs(worker);
-        let is_later = self.workers[worker.index()].has_replicas && committed < self.epoch;
-        (committed, is_later.then_some(self.epoch))
+        let is_pending = committed < self.epoch;
+        let is_complete = self.workers[worker.index()].has_replicas && is_pending;
+        ReplicaRecord {
+            worker,
+            committed,
+            lacking: if is_pending { lacking } else { 0 },
+            complete: is_complete.then_some(self.epoch),
+        }
     }
 
     /// Returns the processes of the workers, as a failure finds them now.
-    pub fn processes(&self, redundancy: &Redundancy) -> Vec<Process> {
-        let process = |worker| {
-            let (replicas, (_, complete)) = (self.replicas(worker), self.epochs(worker));
+    ///
+    /// `lacking` has the layers of each worker that this checkpoint brings.
+    pub fn processes(&self, redundancy: &Redundancy, lacking: &[u64]) -> Vec<Process> {
+        let process = |worker: Worker| {
+            let replicas = self.replicas(worker, lacking[worker.index()]);
+            let (_, complete) = self.epochs(worker);
             Process::worker(worker, replicas, complete, redundancy)
         };
         Worker::all(self.workers.len() as u32)

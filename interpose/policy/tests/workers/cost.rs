@@ -1,6 +1,6 @@
 //! Cost of a recovery for 100,000 workers.
 
-use crate::process::Process;
+use crate::process::{Process, ReplicaRecord};
 use understudy_numbers::{Epoch, ProcessNumber, Worker};
 use understudy_policy::meeting::{Meeting, MeetingAction, MeetingContext, MeetingEvent};
 use understudy_policy::redundancy::Redundancy;
@@ -22,12 +22,15 @@ fn a_plan_for_100_000_workers_with_10_000_deaths_is_computed() {
     let has_failed = |worker: &Worker| node(*worker) % NODES_PER_FAILURE == 0;
     let living = Worker::all(WORKERS).filter(|worker| !has_failed(worker));
     let mut reports: Vec<_> = living
-        .map(|worker| Process::worker(worker, (Epoch(7), None), None, &redundancy).report())
+        .map(|worker| {
+            let replicas = ReplicaRecord::committed(worker, Epoch(7));
+            Process::worker(worker, replicas, None, &redundancy).report(&redundancy)
+        })
         .collect();
     let joining = Worker::all(WORKERS).filter(has_failed);
     reports.extend(joining.map(|worker| {
         let number = ProcessNumber(WORKERS + worker.0);
-        Process::joining(number, None, &redundancy).report()
+        Process::joining(number, None, &redundancy).report(&redundancy)
     }));
     let context = MeetingContext {
         redundancy: &redundancy,

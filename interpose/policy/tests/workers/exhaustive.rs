@@ -153,11 +153,12 @@ fn after_first_failure(
     redundancy: &Arc<Redundancy>,
     pending: Epoch,
     failures: &[Failure],
+    can_defer: bool,
 ) -> Vec<Job> {
     let mut seen = HashSet::new();
     let mut jobs = Vec::new();
     for checkpoint in all_states(WORKERS, pending, redundancy) {
-        let processes = checkpoint.processes(redundancy);
+        let processes = checkpoint.processes(redundancy, &[0; WORKERS as usize]);
         let job = Job {
             redundancy: Arc::clone(redundancy),
             newest: processes
@@ -168,6 +169,7 @@ fn after_first_failure(
             processes,
             files: None,
             plan: None,
+            can_defer,
         };
         for failure in failures {
             let mut job = job.clone();
@@ -180,51 +182,57 @@ fn after_first_failure(
     jobs
 }
 
-fn explore_scheme(scheme: Scheme, pending: Epoch) -> Explored {
+fn explore_scheme(scheme: Scheme, pending: Epoch, can_defer: bool) -> Explored {
     // With two failures in recoveries, the exploration takes minutes.
     let depth = match std::env::var_os("FFI_TESTS_ALL") {
         Some(_) => 2,
         None => 1,
     };
     let redundancy = Arc::new(Redundancy::place(&NODES, 1, scheme));
-    let start = after_first_failure(&redundancy, pending, &failures());
+    let start = after_first_failure(&redundancy, pending, &failures(), can_defer);
     let explored = explore(start, depth, after_failure_or_damage);
-    println!("{scheme:?}, {pending:?}: {explored:?}");
+    println!("{scheme:?}, {pending:?}, {can_defer}: {explored:?}");
     assert!(explored.successes > 0);
     explored
 }
 
 #[test]
 fn one_replica_of_each_worker_survives_any_failure() {
-    let lost = explore_scheme(Scheme::Copies(1), Epoch(2)).lost;
-    assert_eq!(lost[0], 0, "jobs are lost after one failure");
+    for can_defer in [false, true] {
+        let lost = explore_scheme(Scheme::Copies(1), Epoch(2), can_defer).lost;
+        assert_eq!(lost[0], 0, "jobs are lost after one failure");
+    }
 }
 
 #[test]
 fn two_replicas_of_each_worker_survive_any_failure() {
-    let lost = explore_scheme(Scheme::Copies(2), Epoch(2)).lost;
-    assert_eq!(lost[0], 0, "jobs are lost after one failure");
+    for can_defer in [false, true] {
+        let lost = explore_scheme(Scheme::Copies(2), Epoch(2), can_defer).lost;
+        assert_eq!(lost[0], 0, "jobs are lost after one failure");
+    }
 }
 
 /// The second process fails at any moment of the recovery from the first failure.
 #[test]
 fn two_replicas_of_each_worker_survive_any_two_failures_of_processes() {
     let redundancy = Arc::new(Redundancy::place(&NODES, 1, Scheme::Copies(2)));
-    let start = after_first_failure(&redundancy, Epoch(2), &process_failures());
-    let explored = explore(start, 1, |state| after_failure(state, process_failures()));
-    println!("{explored:?}");
-    assert!(explored.successes > 0);
-    assert_eq!(explored.lost, [0, 0], "jobs are lost");
+    for can_defer in [false, true] {
+        let start = after_first_failure(&redundancy, Epoch(2), &process_failures(), can_defer);
+        let explored = explore(start, 1, |state| after_failure(state, process_failures()));
+        println!("{can_defer}: {explored:?}");
+        assert!(explored.successes > 0);
+        assert_eq!(explored.lost, [0, 0], "jobs are lost");
+    }
 }
 
 #[test]
 fn parity_survives_any_failure() {
-    let lost = explore_scheme(Scheme::Parity(3), Epoch(2)).lost;
+    let lost = explore_scheme(Scheme::Parity(3), Epoch(2), true).lost;
     assert_eq!(lost[0], 0, "jobs are lost after one failure");
 }
 
 #[test]
 fn a_failure_in_the_first_checkpoint_restarts_the_job_or_completes_it() {
-    let explored = explore_scheme(Scheme::Copies(1), Epoch(1));
+    let explored = explore_scheme(Scheme::Copies(1), Epoch(1), false);
     assert!(explored.lost[0] > 0, "no job starts again");
 }

@@ -31,6 +31,8 @@ pub struct Job {
     /// Epoch to which the files of the program have been rolled back.
     pub files: Option<Epoch>,
     pub plan: Option<Arc<Plan>>,
+    /// True if lost replicas may be made again after the program has resumed.
+    pub can_defer: bool,
 }
 
 impl fmt::Debug for Job {
@@ -70,7 +72,11 @@ impl Job {
     ///
     /// Asserts that the plan is correct, or that the loss is inevitable.
     pub fn meet(&mut self) -> bool {
-        let reports: Vec<ProcessReport> = self.processes.iter().map(Process::report).collect();
+        let report = |process: &Process| ProcessReport {
+            can_defer: self.can_defer,
+            ..process.report(&self.redundancy)
+        };
+        let reports: Vec<ProcessReport> = self.processes.iter().map(report).collect();
         let context = MeetingContext {
             redundancy: &self.redundancy,
             workers: self.workers(),
@@ -303,6 +309,11 @@ impl Job {
 
     fn reprotect(&mut self, index: usize, plan: &Plan, me: Worker) {
         let process = &mut self.processes[index];
+        for rebuild in plan.deferred.iter().filter(|rebuild| rebuild.at == me) {
+            process
+                .memory
+                .empty_layers(1 << rebuild.layer, Epochs::default());
+        }
         for rebuild in plan.rebuilds.iter().filter(|rebuild| rebuild.at == me) {
             process.memory.stored[rebuild.layer] = Epochs::of([plan.epoch]);
             if process.worker.is_none() {
@@ -311,11 +322,12 @@ impl Job {
         }
     }
 
-    /// Makes a process run its worker; all replicas must exist.
+    /// Makes a process run its worker; all replicas must exist but the deferred ones.
     fn apply(&mut self, index: usize, plan: &Plan, me: Worker) {
         for (worker, &number) in Worker::all(self.workers()).zip(&plan.process_of) {
             let layers = self.redundancy.layers(worker);
-            let expected = Memory::full(worker, Epochs::of([plan.epoch]), layers);
+            let mut expected = Memory::full(worker, Epochs::of([plan.epoch]), layers);
+            expected.empty_layers(deferred_at(plan, worker), Epochs::default());
             assert_eq!(self.process(number).memory, expected, "{plan:?} {self:?}");
         }
         let process = &mut self.processes[index];
@@ -323,9 +335,8 @@ impl Job {
         process.committed = plan.epoch;
         process.inventory.clear();
         process.record = Some(ReplicaRecord {
-            worker: me,
-            committed: plan.epoch,
-            complete: None,
+            lacking: deferred_at(plan, me),
+            ..ReplicaRecord::committed(me, plan.epoch)
         });
     }
 
@@ -397,6 +408,12 @@ impl Job {
         self.processes.sort_by_key(|process| process.number);
         self.plan = None;
     }
+}
+
+/// Returns the layers (`1 << layer`) whose replica a worker receives after the program's resume.
+fn deferred_at(plan: &Plan, worker: Worker) -> u64 {
+    let deferred = plan.deferred.iter().filter(|rebuild| rebuild.at == worker);
+    deferred.map(|rebuild| 1 << rebuild.layer).sum()
 }
 
 /// True if a process waits for all others in this stage.

@@ -50,6 +50,20 @@ impl Memory {
         }
     }
 
+    /// Leaves replicas of these epochs only in these layers (`1 << layer`).
+    pub fn empty_layers(&mut self, layers: u64, remaining: Epochs) {
+        let stored = self.stored.iter_mut().enumerate();
+        let emptied = stored.filter(|(layer, _)| layers & (1 << layer) != 0);
+        emptied.for_each(|(_, epochs)| *epochs = remaining);
+    }
+
+    /// Returns the layers, of `layers`, without a replica of this epoch.
+    pub fn lacking(&self, epoch: Epoch, layers: usize) -> u64 {
+        let stored = self.stored[..layers].iter().enumerate();
+        let bit = |(layer, epochs): (usize, &Epochs)| u64::from(!epochs.contains(epoch)) << layer;
+        stored.map(bit).sum()
+    }
+
     /// Keeps only the replicas of one epoch.
     pub fn retain(&mut self, epoch: Epoch) {
         self.own.retain(epoch);
@@ -79,19 +93,33 @@ pub struct Process {
 pub struct ReplicaRecord {
     pub worker: Worker,
     pub committed: Epoch,
+    /// Layers (`1 << layer`) without a replica of the committed epoch.
+    pub lacking: u64,
     pub complete: Option<Epoch>,
 }
 
 impl ReplicaRecord {
+    /// Returns the record of a worker whose replicas of this epoch all exist.
+    pub fn committed(worker: Worker, committed: Epoch) -> ReplicaRecord {
+        ReplicaRecord {
+            worker,
+            committed,
+            lacking: 0,
+            complete: None,
+        }
+    }
+
     fn memory(self, redundancy: &Redundancy) -> Memory {
         let epochs = Epochs::of([self.committed].into_iter().chain(self.complete));
-        Memory::full(self.worker, epochs, redundancy.layers(self.worker))
+        let mut memory = Memory::full(self.worker, epochs, redundancy.layers(self.worker));
+        memory.empty_layers(self.lacking, Epochs::of(self.complete));
+        memory
     }
 
     /// Commits the later epoch if it is `epoch`, otherwise discards it.
     pub fn resolve(&mut self, epoch: Epoch) {
         if self.complete == Some(epoch) {
-            self.committed = epoch;
+            (self.committed, self.lacking) = (epoch, 0);
         }
         self.complete = None;
     }
@@ -101,24 +129,18 @@ impl Process {
     /// Returns a worker's process that has these replicas, and reports `complete`.
     pub fn worker(
         worker: Worker,
-        replicas: (Epoch, Option<Epoch>),
+        replicas: ReplicaRecord,
         complete: Option<Epoch>,
         redundancy: &Redundancy,
     ) -> Process {
-        let (committed, later) = replicas;
-        let record = ReplicaRecord {
-            worker,
-            committed,
-            complete: later,
-        };
         Process {
             number: ProcessNumber(worker.0),
             worker: Some(worker),
-            committed,
+            committed: replicas.committed,
             complete,
             inventory: ReplicaInventory::EMPTY,
-            memory: record.memory(redundancy),
-            record: Some(record),
+            memory: replicas.memory(redundancy),
+            record: Some(replicas),
             attempt: Attempt::BEGIN,
         }
     }
@@ -143,12 +165,14 @@ impl Process {
         };
         if let Some(left) = record {
             process.memory = left.memory(redundancy);
+            let all = (1 << redundancy.layers(left.worker)) - 1;
             process.inventory.adopt(KeptReplicas {
                 own: left.worker,
                 has_own: true,
-                layers: (1 << redundancy.layers(left.worker)) - 1,
+                layers: all & !left.lacking,
                 epoch: left.committed,
                 whole: left.complete,
+                whole_layers: all,
                 process: Some(ProcessNumber(left.worker.0)),
             });
         }
@@ -156,11 +180,16 @@ impl Process {
     }
 
     /// Returns the report of this process to a meeting.
-    pub fn report(&self) -> ProcessReport {
+    pub fn report(&self, redundancy: &Redundancy) -> ProcessReport {
+        let lacking = |worker| {
+            let layers = redundancy.layers(worker);
+            self.memory.lacking(self.committed, layers)
+        };
         ProcessReport {
             process: self.number,
             worker: self.worker,
             committed: self.committed,
+            lacking: self.worker.map_or(0, lacking),
             complete: self.complete,
             kept: self.inventory.kept(),
             damaged: self.inventory.damaged().to_vec(),

@@ -3,6 +3,7 @@
 use crate::checkpoint::Checkpoint;
 use crate::dice::Dice;
 use crate::job::{Failure, Job};
+use crate::process::Process;
 use std::sync::Arc;
 use understudy_numbers::{Epoch, Worker};
 use understudy_policy::redundancy::Redundancy;
@@ -24,8 +25,9 @@ impl Dice {
 
 /// Runs the recovery of a job; returns the epoch to which the job has returned.
 ///
-/// `None` if the job is lost.
-fn recover(mut job: Job, dice: &mut Dice, recoveries: &mut u64) -> Option<Epoch> {
+/// The second result has the layers of each worker that the next checkpoint brings. `None` if the
+/// job is lost.
+fn recover(mut job: Job, dice: &mut Dice, recoveries: &mut u64) -> Option<(Epoch, Vec<u64>)> {
     let workers = job.processes.len();
     while job.meet() {
         *recoveries += 1;
@@ -35,7 +37,14 @@ fn recover(mut job: Job, dice: &mut Dice, recoveries: &mut u64) -> Option<Epoch>
         };
         loop {
             if job.has_succeeded() {
-                return Some(job.processes[0].committed);
+                let lacking = |process: &Process| {
+                    let record = process
+                        .record
+                        .expect("each worker has recorded its replicas");
+                    record.lacking
+                };
+                let lacking = job.processes.iter().map(lacking).collect();
+                return Some((job.processes[0].committed, lacking));
             }
             if fails_in == 0 {
                 let loading: Vec<usize> = (0..workers).filter(|&at| job.loads(at)).collect();
@@ -67,6 +76,8 @@ fn run(seed: u64) -> (u64, bool) {
         copies => Scheme::Copies(copies as u32),
     };
     let redundancy = Arc::new(Redundancy::place(&domains, 1, scheme));
+    let can_defer = dice.below(2) == 0;
+    let mut lacking = vec![0; workers as usize];
     let (mut recoveries, mut epoch) = (0, Epoch(2));
     while epoch.0 < EPOCHS {
         let mut checkpoint = Checkpoint::captured(workers, epoch);
@@ -77,7 +88,7 @@ fn run(seed: u64) -> (u64, bool) {
             checkpoint.proceed(Worker(dice.below(workers as usize) as u32), &redundancy);
             steps -= 1;
         }
-        let processes = checkpoint.processes(&redundancy);
+        let processes = checkpoint.processes(&redundancy, &lacking);
         let committed = processes.iter().map(|process| process.committed);
         let mut job = Job {
             redundancy: Arc::clone(&redundancy),
@@ -85,10 +96,11 @@ fn run(seed: u64) -> (u64, bool) {
             processes,
             files: None,
             plan: None,
+            can_defer,
         };
         job.fail(&dice.failure(workers as usize));
         match recover(job, &mut dice, &mut recoveries) {
-            Some(resumed) => epoch = resumed.next(),
+            Some((resumed, lacking_then)) => (epoch, lacking) = (resumed.next(), lacking_then),
             None => return (recoveries, true),
         }
     }

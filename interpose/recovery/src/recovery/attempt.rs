@@ -136,7 +136,9 @@ impl AttemptWork {
             }
             AttemptStage::Reprotect => {
                 let plan = self.plan()?;
-                fetch::rebuild_replicas(rt, &plan.rebuilds, worker_in(rt, plan)?)?;
+                let me = worker_in(rt, plan)?;
+                fetch::defer_replicas(rt, plan, me);
+                fetch::rebuild_replicas(rt, &plan.rebuilds, me)?;
                 self.prepared = [None, None];
                 report.stage(rt, RecoveryStage::Reprotect);
             }

@@ -219,6 +219,24 @@ fn complete_own(rt: &Runtime) {
     }
 }
 
+/// Leaves the rebuilds that the plan defers to the next checkpoint.
+pub fn defer_replicas(rt: &Runtime, plan: &Plan, me: Worker) {
+    let layers = |is_mine: fn(&ReplicaRebuild) -> Worker| {
+        let own = plan
+            .deferred
+            .iter()
+            .filter(|rebuild| is_mine(rebuild) == me);
+        own.map(|rebuild| 1 << rebuild.layer).sum()
+    };
+    copies::defer(
+        rt,
+        [
+            layers(|rebuild| rebuild.worker),
+            layers(|rebuild| rebuild.at),
+        ],
+    );
+}
+
 /// Rebuilds replicas: their workers send them to the buddies.
 pub fn rebuild_replicas(rt: &Runtime, rebuilds: &[ReplicaRebuild], me: Worker) -> mpi::Result<()> {
     if rebuilds.iter().any(|rebuild| rebuild.worker == me) {

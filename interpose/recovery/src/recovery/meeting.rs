@@ -43,10 +43,12 @@ fn own_report(rt: &Runtime, complete: Option<Epoch>) -> ProcessReport {
         process: world.process,
         worker,
         committed: copies::committed_epoch(rt),
+        lacking: worker.map_or(0, |_| copies::lacking_layers(rt)),
         complete,
         lost_ns,
         fetch_ns,
         is_reduced: copies::is_reduced(rt),
+        can_defer: copies::can_defer(rt),
         has_requested_spares: placement::has_hint(rt),
         kept,
         damaged: inventory(rt).damaged().to_vec(),
@@ -199,10 +201,12 @@ fn no_copy(
         gone.map(|buddy| worker_and_host(rt, buddy.0))
             .collect::<Vec<_>>()
     };
-    let (dead, damaged) = (
-        names(SourceFailure::Dead).join(" and "),
-        names(SourceFailure::Damaged).join(" and "),
-    );
+    let [dead, damaged, without] = [
+        SourceFailure::Dead,
+        SourceFailure::Damaged,
+        SourceFailure::Deferred,
+    ]
+    .map(|failure| names(failure).join(" and "));
     let worker = worker_and_host(rt, worker);
     if world::get(rt).redundancy.is_parity() {
         return no_parity(&worker, died, [&dead, &damaged], epoch);
@@ -214,6 +218,16 @@ fn no_copy(
     };
     if buddies.is_empty() {
         return message::no_replica_left(worker, epoch).to_string();
+    }
+    if !without.is_empty() {
+        let others = [(dead, "failed, too"), (damaged, "has a damaged one")];
+        let others = others
+            .into_iter()
+            .filter(|(buddies, _)| !buddies.is_empty());
+        let others: String = others
+            .map(|(buddies, why)| format!("; {buddies} {why}"))
+            .collect();
+        return message::replica_not_sent_again(worker, epoch, without, others).to_string();
     }
     match (died, damaged.is_empty(), dead.is_empty()) {
         (true, true, _) => message::buddy_died_too(worker, dead, only, epoch).to_string(),

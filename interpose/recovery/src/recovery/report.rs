@@ -222,6 +222,7 @@ mod tests {
             process_of: vec![],
             fetches: vec![],
             rebuilds: vec![],
+            deferred: vec![],
             lost: None,
         }
     }

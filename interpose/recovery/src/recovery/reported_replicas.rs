@@ -24,9 +24,10 @@ pub fn adopt_replicas(rt: &Runtime) {
         inventory(rt).adopt(KeptReplicas {
             own: got.worker,
             has_own: got.has_own,
-            layers: (1 << world::get(rt).redundancy.layers(got.worker)) - 1,
+            layers: got.layers,
             epoch: got.committed,
             whole: got.whole,
+            whole_layers: copies::all_layers(rt, got.worker),
             process: Some(got.process),
         });
     }

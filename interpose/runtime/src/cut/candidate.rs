@@ -202,6 +202,7 @@ fn own_vote(rt: &Runtime) -> CandidateVote {
     let is_due = is_over
         || state.pace.poll_warning(state.last)
         || headroom::is_memory_released()
+        || copies::has_deferred(rt)
         || journal::take_cut_request(rt)
         || new_phases::is_cut_requested(rt);
     let candidates = state.schedule.candidates;

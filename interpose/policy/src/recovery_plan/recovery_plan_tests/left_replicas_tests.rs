@@ -12,7 +12,7 @@ use understudy_settings::Scheme;
 fn left_by(process: u32, own: u32, epoch: u64, whole: u64) -> ProcessReport {
     let mut report = with_replicas(process, own, 1, epoch);
     if let Some(kept) = &mut report.kept {
-        kept.whole = (whole != 0).then_some(Epoch(whole));
+        (kept.whole, kept.whole_layers) = ((whole != 0).then_some(Epoch(whole)), 1);
         kept.process = Some(ProcessNumber(own));
     }
     report
