@@ -188,6 +188,11 @@ impl Job {
         self.generation
     }
 
+    /// True if some process has resumed the program.
+    pub fn has_resumed(&self) -> bool {
+        self.is_protected
+    }
+
     /// True if the guardians were sent their exit status.
     pub fn is_over(&self) -> bool {
         self.phase == Phase::Over
@@ -385,7 +390,8 @@ impl Job {
             | ToManager::SpawnedCaptured { .. }
             | ToManager::SpawnedPermanent { .. }
             | ToManager::RolledBack { .. }
-            | ToManager::ReadBoards { .. } => {}
+            | ToManager::ReadBoards { .. }
+            | ToManager::RequestCheckpoint { .. } => {}
         }
     }
 

@@ -90,6 +90,10 @@ mod tests {
             },
             JobOrder::Announce { generation },
             JobOrder::CountSpareDeath,
+            JobOrder::RequestCheckpoint {
+                signal: 15,
+                time_us: 7,
+            },
             JobOrder::RequestPlacementHints {
                 number,
                 failed: vec![ProcessNumber(7)],

@@ -14,6 +14,7 @@ use understudy_formats::epochs::owner::{self, ClaimError, DirectoryOwner, OWNER,
 use understudy_formats::private_directories::is_own;
 use understudy_image::store::PageStore;
 use understudy_numbers::Worker;
+use understudy_settings::{Config, Restart};
 
 /// Directory for the files of the workers.
 pub struct CheckpointDirectory {
@@ -31,6 +32,20 @@ fn listing(directory: &Path) -> Vec<String> {
         .filter(|entry| entry.metadata().is_ok_and(|about| is_own(&about)))
         .filter_map(|entry| entry.file_name().into_string().ok())
         .collect()
+}
+
+/// Decides whether a job with `UNDERSTUDY_RESTART=auto` is restarted.
+///
+/// The job is restarted if the directory has a file of each worker of some checkpoint. All
+/// processes decide equally if the directory is shared, since no process writes a checkpoint before
+/// all processes have started.
+pub fn decide_restart(config: &mut Config, workers: u32) {
+    if config.restart == Restart::Auto
+        && let Some(directory) = &config.disk
+        && epoch_files::has_complete_epoch(listing(directory).iter().map(String::as_str), workers)
+    {
+        config.restart = Restart::Always;
+    }
 }
 
 impl CheckpointDirectory {
