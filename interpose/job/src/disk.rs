@@ -112,8 +112,8 @@ pub fn open(
                     message::earlier_checkpoints(place, key.epoch).to_string()
                 ));
             }
-            let keys = disk.places.keys(worker);
-            disk.places.remove(worker, &keys);
+            let keys = found.iter().flatten();
+            disk.places.remove_earlier_runs(keys.map(|key| key.lineage));
             if worker == Worker(0) {
                 system_calls::print_message(message::incomplete_checkpoints(place));
             }

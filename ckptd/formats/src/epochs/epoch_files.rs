@@ -105,11 +105,16 @@ pub fn incomplete_files<'a>(
     listing.into_iter().filter(is_incomplete).collect()
 }
 
+/// Returns the prefix of the names of all files of a job, including undo logs.
+pub fn prefix_of_job(lineage: u64) -> String {
+    format!("{PREFIX}{lineage:016x}-")
+}
+
 /// Returns the files of all epochs and static data of a job, including incomplete files.
 ///
 /// Undo logs are not included: `understudy_program` removes them (`log_location.rs`).
 pub fn files_of_job<'a>(listing: impl IntoIterator<Item = &'a str>, lineage: u64) -> Vec<&'a str> {
-    let prefix = format!("{PREFIX}{lineage:016x}-");
+    let prefix = prefix_of_job(lineage);
     let is_of_job = |name: &&str| {
         name.starts_with(&prefix)
             && [SUFFIX, STATIC_SUFFIX]

@@ -6,6 +6,7 @@ use crate::{process_info, system_calls};
 use understudy_formats::epochs::epoch_files::{self, EpochFileName, EpochKey};
 use understudy_formats::epochs::epoch_format::{EpochError, JobIdentity};
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::DirBuilderExt;
@@ -126,6 +127,22 @@ impl CheckpointDirectory {
         let names = listing(&self.directory);
         for name in epoch_files::files_of_job(names.iter().map(String::as_str), lineage) {
             let _ = fs::remove_file(self.directory.join(name));
+        }
+    }
+
+    /// Removes all files of earlier runs, including undo logs.
+    ///
+    /// No job continues from these files.
+    pub fn remove_earlier_runs(&self, lineages: impl IntoIterator<Item = u64>) {
+        let lineages: BTreeSet<u64> = lineages.into_iter().collect();
+        let prefixes: Vec<String> = lineages
+            .into_iter()
+            .map(epoch_files::prefix_of_job)
+            .collect();
+        for name in listing(&self.directory) {
+            if prefixes.iter().any(|prefix| name.starts_with(prefix)) {
+                let _ = fs::remove_file(self.directory.join(name));
+            }
         }
     }
 
