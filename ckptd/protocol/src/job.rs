@@ -188,16 +188,6 @@ impl Job {
         self.generation
     }
 
-    /// True if some process has resumed the program.
-    pub fn has_resumed(&self) -> bool {
-        self.is_protected
-    }
-
-    /// True if the guardians were sent their exit status.
-    pub fn is_over(&self) -> bool {
-        self.phase == Phase::Over
-    }
-
     /// Returns the job's exit status as known so far.
     pub fn status(&self) -> i32 {
         self.status

@@ -1,4 +1,4 @@
-//! Requests for a checkpoint that is written to disk at once, by a signal or a time limit.
+//! Requests for a checkpoint on disk, by a signal or a time limit.
 
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

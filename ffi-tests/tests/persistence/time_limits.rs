@@ -1,4 +1,4 @@
-//! Checkpoints on disk at a signal or before a time limit, and jobs that continue from them.
+//! Checkpoints on disk at a signal or before a time limit.
 
 use crate::launchers::run::work;
 use ffi_tests::command::{CommandResult, UnderstudyCommand};
@@ -149,7 +149,7 @@ fn sigterm_to_every_process_leaves_a_checkpoint_and_status_85() {
     assert_joined(&[first, second], path);
 }
 
-/// One rank gets the signal.
+/// Sends the signal to one rank only.
 #[test]
 fn sigusr1_writes_a_checkpoint_and_the_job_continues() {
     let work = work();
@@ -225,7 +225,7 @@ fn a_second_sigterm_ends_the_job_at_once() {
     );
 }
 
-/// Each leg has a time limit; the same command is repeated until the job is done.
+/// Repeats the same command under a time limit until the job is done.
 #[test]
 fn legs_under_a_time_limit_are_together_one_undisturbed_run() {
     let work = work();

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use understudy_settings::CheckpointCause;
 
-/// Time in which a signal that stops the job repeats the request of an earlier one.
+/// Time in which a second stop signal repeats the request of the first.
 ///
 /// The launcher has an equal constant.
 const REPETITION_TIME: Duration = Duration::from_secs(2);

@@ -21,8 +21,8 @@ pub fn exit_now(status: i32) -> ! {
     unsafe { libc::_exit(status) }
 }
 
-/// Raises a signal in this process. Safe in any thread.
-pub fn raise_in_process(signal: i32) {
+/// Sends a signal to this process. Safe in any thread.
+pub fn signal_own_process(signal: i32) {
     // SAFETY: kill(2) accesses no memory.
     unsafe { libc::kill(libc::getpid(), signal) };
 }

@@ -23,13 +23,13 @@ use understudy_settings::{CheckpointCause, Config, Restart, TimeLimit};
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Time between two requests for a cut at any call.
 const CUT_REQUEST_INTERVAL: Duration = Duration::from_millis(250);
-/// Time that is left at the time limit, in addition to twice the time to write a checkpoint.
+/// Time before the time limit, besides twice the time to write a checkpoint.
 const LIMIT_MARGIN: Duration = Duration::from_secs(10);
 /// Longest time before the time limit at which an older checkpoint counts.
 const MAX_LIMIT_GRACE_END: Duration = Duration::from_secs(1);
 /// Time for which a signal repeats the request that has been fulfilled.
 const REPETITION_TIME: Duration = Duration::from_secs(2);
-/// Delay of the other processes that end the job, so that one process reports the reason.
+/// Delay of all processes but one, which reports why the job ends.
 const REPORT_DELAY: Duration = Duration::from_millis(500);
 
 /// Request that has not been fulfilled.
@@ -190,7 +190,7 @@ fn pass_back(requests: &mut Requests) {
     if let Some(request) = take_page_request(requests)
         && CheckpointCause::Signal(request).stops()
     {
-        system_calls::raise_in_process(request);
+        system_calls::signal_own_process(request);
     }
 }
 

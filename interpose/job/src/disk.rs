@@ -23,6 +23,7 @@ mod choose;
 mod disk_level;
 mod identity;
 mod load;
+mod progress;
 mod requested;
 mod static_file;
 mod writer;
@@ -35,7 +36,8 @@ pub(crate) use disk_level::DiskState;
 use epoch_files::EpochFileName;
 use epoch_format::{EpochHead, JobIdentity};
 pub use load::LoadedCheckpoint;
-pub use requested::{await_file, last_complete, record_complete, report_failure, time_to_disk};
+pub use progress::{last_complete, time_to_disk};
+pub use requested::{await_file, record_complete, report_failure};
 pub use static_file::{StaticFile, StaticFileWrite};
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
@@ -242,7 +244,7 @@ pub fn resume_from(rt: &Runtime, worker: Worker, epoch: Epoch) {
         return;
     };
     (disk.written, disk.due, disk.complete_keys) = (Some(key), None, BTreeSet::from([key]));
-    requested::set_last_complete(key.epoch);
+    progress::set_last_complete(key.epoch);
     disk.own_keys.retain(|other| *other <= key);
     disk.own_keys.insert(key);
     let newer: Vec<EpochKey> = disk
@@ -366,9 +368,9 @@ pub fn report(rt: &Runtime, store: &mut PageStore, epoch: Epoch) -> DiskReport {
 
 /// Evaluates the reports of all workers.
 ///
-/// The checkpoint of this cut will be written if all workers are ready, or if it `is_requested`. If the last file of each
-/// worker is of one checkpoint, this checkpoint is complete, and older files of this worker are
-/// removed.
+/// The checkpoint of this cut will be written if all workers are ready, or if it `is_requested`. If
+/// the last file of each worker is of one checkpoint, this checkpoint is complete, and older files
+/// of this worker are removed.
 pub fn evaluate_reports(
     rt: &Runtime,
     reports: JointDiskReport,

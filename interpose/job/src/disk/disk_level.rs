@@ -3,7 +3,7 @@
 
 use super::checkpoint_directory::{CheckpointDirectory, explain};
 use super::load::LoadedCheckpoint;
-use super::requested::set_last_complete;
+use super::progress::set_last_complete;
 use super::writer::{WriteOutcome, Writer};
 use super::{identity, static_file};
 use crate::runtime_state::StateCell;

@@ -6,7 +6,7 @@
 //! its directory is synchronised.
 #![allow(unsafe_code)]
 
-use super::requested::set_time_to_disk;
+use super::progress::set_time_to_disk;
 use super::static_file::StaticFile;
 use crate::system_calls;
 use understudy_formats::epochs::epoch_files::PARTIAL_SUFFIX;

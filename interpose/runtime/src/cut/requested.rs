@@ -1,4 +1,4 @@
-//! End of a cut whose checkpoint must be on disk before the program continues or stops.
+//! End of a cut whose checkpoint must be on disk at once.
 
 use crate::arch::Rewound;
 use crate::{Runtime, checkpoint, recovery};
@@ -12,7 +12,7 @@ use understudy_settings::CheckpointCause;
 /// Message for a failed exchange.
 const NO_AGREEMENT: &str = "the workers cannot agree on whether a checkpoint is on disk";
 
-/// Waits until the checkpoint of this cut is on disk, and stops the job or returns.
+/// Waits until the checkpoint of this cut is on disk; may stop the job.
 ///
 /// `cut` is a time at which this worker had not voted yet. Collective over all workers.
 pub(super) fn conclude(rt: &Runtime, cause: CheckpointCause, cut: Instant) -> Result<(), Rewound> {

@@ -1,4 +1,4 @@
-//! End of the time that a batch system has granted, and the requeue of its job.
+//! End of the time that a batch system grants, and requeued jobs.
 
 use super::failures::{cannot, usage};
 use crate::outcome::Failure;
@@ -9,7 +9,7 @@ use understudy_formats::proc_stat;
 use understudy_launch::print_message;
 use understudy_settings::TimeLimit;
 
-/// Clock ticks of `/proc/PID/stat` per second (`USER_HZ`, time(7)).
+/// Clock ticks per second in `/proc/PID/stat` (proc_pid_stat(5)).
 const TICKS_PER_SECOND: f64 = 100.0;
 
 /// Returns the end of the job for this setting; `None` without a limit.
