@@ -5,7 +5,7 @@ use ffi_tests::command::{CommandResult, UnderstudyCommand};
 use ffi_tests::kill::checkpoints_on_disk;
 use ffi_tests::native_runs::native;
 use ffi_tests::processes::{self, Process};
-use ffi_tests::{Job, paths};
+use ffi_tests::{Job, KillScope, paths};
 use rustix::process::Signal;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -52,11 +52,11 @@ impl Processes {
 }
 
 /// Prepares `understudy run OPTIONS -- heat2d …` with checkpoints on disk.
-fn heat(work: &Path, options: &[&str]) -> UnderstudyCommand {
-    let program = paths::example("heat2d").to_string_lossy().into_owned();
+fn heat(work: &Path, program: &[&str], options: &[&str]) -> UnderstudyCommand {
+    let heat2d = paths::example("heat2d").to_string_lossy().into_owned();
     let first = ["run", "-n", "3", "--spares", "1", "--launcher", "ckptd"];
     let disk = ["--disk", EPOCHS];
-    let program = [&["--", program.as_str()], &HEAT[..]].concat();
+    let program = [&["--", heat2d.as_str()], program].concat();
     let words = [&first[..], &disk, options, &program].concat();
     UnderstudyCommand::new(work, &words).env(processes::MARK, &work.to_string_lossy())
 }
@@ -87,8 +87,8 @@ fn newest_file(work: &Path) -> (PathBuf, SystemTime) {
 
 /// Fails unless the outputs of all legs are together that of an undisturbed run.
 #[track_caller]
-fn assert_joined(legs: &[CommandResult], work: &Path) {
-    let undisturbed = native(Job::new(paths::example("heat2d"), &HEAT).workers(WORKERS));
+fn assert_joined(legs: &[CommandResult], program: &[&str], work: &Path) {
+    let undisturbed = native(Job::new(paths::example("heat2d"), program).workers(WORKERS));
     let joined: Vec<u8> = legs.iter().flat_map(|leg| leg.stdout.clone()).collect();
     let last = legs.last().expect("there is a leg");
     assert!(
@@ -123,7 +123,7 @@ fn sigterm_to_every_process_leaves_a_checkpoint_and_status_85() {
     let (jobs, mut is_due) = (Processes::of(path), once_on_disk(path, 1));
     let signalled = std::rc::Rc::new(std::cell::Cell::new(None));
     let time = std::rc::Rc::clone(&signalled);
-    let first = heat(path, &on)
+    let first = heat(path, &HEAT, &on)
         .during(move |_| {
             if is_due() {
                 time.set(Some(SystemTime::now()));
@@ -144,9 +144,9 @@ fn sigterm_to_every_process_leaves_a_checkpoint_and_status_85() {
         "{} is older than the signal",
         file.display()
     );
-    let second = heat(path, &on).run();
+    let second = heat(path, &HEAT, &on).run();
     second.assert(0, &["[restarted]"]);
-    assert_joined(&[first, second], path);
+    assert_joined(&[first, second], &HEAT, path);
 }
 
 /// Sends the signal to one rank only.
@@ -156,7 +156,7 @@ fn sigusr1_writes_a_checkpoint_and_the_job_continues() {
     let path = work.path();
     let on = ["--interval", "100s", "--checkpoint-on", "USR1"];
     let (jobs, mut is_due) = (Processes::of(path), once_on_disk(path, 1));
-    let ran = heat(path, &on)
+    let ran = heat(path, &HEAT, &on)
         .during(move |_| {
             if is_due() {
                 processes::send(jobs.ranks()[1], Signal::USR1);
@@ -167,7 +167,7 @@ fn sigusr1_writes_a_checkpoint_and_the_job_continues() {
         0,
         &["checkpoint 2, which SIGUSR1 has requested, is on disk"],
     );
-    assert_joined(&[ran], path);
+    assert_joined(&[ran], &HEAT, path);
 }
 
 /// A stopped rank makes a checkpoint impossible.
@@ -183,7 +183,7 @@ fn after_the_grace_the_older_checkpoint_counts() {
         "--restart=auto",
     ];
     let (jobs, mut is_due) = (Processes::of(path), once_on_disk(path, 3));
-    let first = heat(path, &on)
+    let first = heat(path, &HEAT, &on)
         .during(move |launcher| {
             if is_due() {
                 processes::send(jobs.ranks()[1], Signal::STOP);
@@ -192,7 +192,7 @@ fn after_the_grace_the_older_checkpoint_counts() {
         })
         .run();
     first.assert(STOPPED, &["[stopped-with-older-checkpoint]"]);
-    heat(path, &on).run().assert(0, &["[restarted]"]);
+    heat(path, &HEAT, &on).run().assert(0, &["[restarted]"]);
 }
 
 /// The second SIGTERM follows after the time in which signals are repetitions.
@@ -205,7 +205,7 @@ fn a_second_sigterm_ends_the_job_at_once() {
     let (jobs, mut is_due) = (Processes::of(path), once_on_disk(path, 3));
     let mut stopped: Option<Instant> = None;
     let began = Instant::now();
-    let ran = heat(path, &on)
+    let ran = heat(path, &HEAT, &on)
         .during(move |launcher| {
             if is_due() {
                 processes::send(jobs.ranks()[1], Signal::STOP);
@@ -225,15 +225,20 @@ fn a_second_sigterm_ends_the_job_at_once() {
     );
 }
 
-/// Repeats the same command under a time limit until the job is done.
-#[test]
-fn legs_under_a_time_limit_are_together_one_undisturbed_run() {
+/// Repeats a command under a time limit until the job is done; returns the number of legs.
+fn run_in_legs(program: &[&str], limit: &str) -> usize {
     let work = work();
     let path = work.path();
-    let on = ["--interval", "100s", "--time-limit", "3s", "--restart=auto"];
+    let on = [
+        "--interval",
+        "100s",
+        "--time-limit",
+        limit,
+        "--restart=auto",
+    ];
     let mut legs = Vec::new();
-    while legs.len() < 20 {
-        let leg = heat(path, &on).run();
+    while legs.len() < 100 {
+        let leg = heat(path, program, &on).run();
         let is_over = leg.code() != Some(STOPPED);
         if !is_over {
             leg.assert(STOPPED, &["which the time limit has requested"]);
@@ -245,7 +250,46 @@ fn legs_under_a_time_limit_are_together_one_undisturbed_run() {
     }
     let last = legs.last().expect("there is a leg");
     last.assert(0, &["[restarted]"]);
-    assert_joined(&legs, path);
+    assert_joined(&legs, program, path);
+    legs.len()
+}
+
+#[test]
+fn legs_under_a_time_limit_are_together_one_undisturbed_run() {
+    run_in_legs(&HEAT, "3s");
+}
+
+mod soak {
+    #[test]
+    #[ignore = "takes two minutes; `make soak` runs it"]
+    fn twenty_legs_under_a_time_limit_are_together_one_undisturbed_run() {
+        let legs = super::run_in_legs(&["300", "300", "300000", "heat.field"], "3s");
+        assert!(legs >= 20, "there were {legs} legs only");
+    }
+}
+
+/// Ends all guardians by SIGTERM, on two hosts.
+#[test]
+#[ignore = "a variant: make test-all"]
+fn sigterm_on_several_hosts_leaves_a_checkpoint_and_status_85() {
+    let job = || {
+        let job = Job::new(paths::example("heat2d"), &HEAT)
+            .disk()
+            .interval("100s");
+        job.hosts(&[3, 2])
+            .env("UNDERSTUDY_CHECKPOINT_ON", "TERM@60s")
+    };
+    let at = super::restarted_job::on_disk(1);
+    let mut first = job().killed_as_a_whole(at, KillScope::Job).run();
+    first.assert_status(STOPPED);
+    first.assert_line(&["[stopped-with-checkpoint]", "checkpoint 2"]);
+    let mut second = job()
+        .env("UNDERSTUDY_RESTART", "auto")
+        .run_after(&mut first);
+    second.assert_success();
+    second.stdout = [&first.stdout[..], &second.stdout].concat();
+    let undisturbed = native(Job::new(paths::example("heat2d"), &HEAT));
+    second.assert_like(&undisturbed, &["heat.field"]);
 }
 
 /// Without a complete checkpoint the job starts from the beginning, with one it continues.
@@ -254,7 +298,7 @@ fn a_restart_that_may_begin_begins_or_continues() {
     let work = work();
     let path = work.path();
     let on = ["--interval", "100s", "--time-limit", "3s", "--restart=auto"];
-    heat(path, &on)
+    heat(path, &HEAT, &on)
         .run()
         .assert(STOPPED, &["[stopped-with-checkpoint]"]);
     let required = ["--restart"];
@@ -262,10 +306,10 @@ fn a_restart_that_may_begin_begins_or_continues() {
         let file = super::restarted_job::file(&path.join(EPOCHS), epoch, 1);
         std::fs::remove_file(file).expect("the file is there");
     }
-    heat(path, &required)
+    heat(path, &HEAT, &required)
         .run()
         .assert(ffi_tests::REFUSED, &["[no-checkpoint-to-restart]"]);
-    let ran = heat(path, &["--restart=auto"]).run();
+    let ran = heat(path, &HEAT, &["--restart=auto"]).run();
     ran.assert(0, &["[incomplete-checkpoints]"]);
-    assert_joined(&[ran], path);
+    assert_joined(&[ran], &HEAT, path);
 }
