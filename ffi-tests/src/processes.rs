@@ -214,14 +214,18 @@ pub fn words(pid: u32) -> [Vec<String>; 2] {
 
 /// Sends SIGKILL; returns true if the process existed.
 pub fn kill(pid: u32) -> bool {
-    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
-    pid.is_some_and(|pid| rustix::process::kill_process(pid, Signal::KILL).is_ok())
+    send(pid, Signal::KILL)
 }
 
 /// Sends SIGTERM; returns true if the process existed.
 pub fn terminate(pid: u32) -> bool {
+    send(pid, Signal::TERM)
+}
+
+/// Sends a signal; returns true if the process existed.
+pub fn send(pid: u32, signal: Signal) -> bool {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
-    pid.is_some_and(|pid| rustix::process::kill_process(pid, Signal::TERM).is_ok())
+    pid.is_some_and(|pid| rustix::process::kill_process(pid, signal).is_ok())
 }
 
 /// Resources that a process uses.

@@ -25,6 +25,7 @@ mod preload_library;
 mod print_message;
 mod process_context;
 mod refused_start;
+mod request_signals;
 mod spawn_thread;
 pub mod starter;
 mod streams;

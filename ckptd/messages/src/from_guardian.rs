@@ -8,6 +8,10 @@ use understudy_numbers::{ProcessNumber, Worker};
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 pub enum FromGuardian {
     Ended(ProcessEnd),
+    /// The guardian has got a signal that requests a checkpoint on disk.
+    RequestCheckpoint {
+        signal: i32,
+    },
     Child {
         id: u64,
         news: ChildState,

@@ -23,6 +23,10 @@ pub enum JobOrder<B> {
     Announce { generation: Generation },
     /// Counts an idle spare's death as a failure, in all processes.
     CountSpareDeath,
+    /// Requests a checkpoint on disk, in all processes.
+    ///
+    /// The time is in microseconds since 1970.
+    RequestCheckpoint { signal: i32, time_us: u64 },
     /// Requests placement hints from a process.
     ///
     /// The hints name spares that should take over from failed processes.

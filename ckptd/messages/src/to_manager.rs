@@ -49,6 +49,10 @@ pub enum ToManager {
     PlacementHintsEnd {
         generation: Generation,
     },
+    /// This process has got a signal that requests a checkpoint on disk.
+    RequestCheckpoint {
+        signal: i32,
+    },
     /// Requests the end of the whole job with this status.
     Abort {
         status: i32,

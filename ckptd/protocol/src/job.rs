@@ -188,11 +188,6 @@ impl Job {
         self.generation
     }
 
-    /// True if the guardians were sent their exit status.
-    pub fn is_over(&self) -> bool {
-        self.phase == Phase::Over
-    }
-
     /// Returns the job's exit status as known so far.
     pub fn status(&self) -> i32 {
         self.status
@@ -385,7 +380,8 @@ impl Job {
             | ToManager::SpawnedCaptured { .. }
             | ToManager::SpawnedPermanent { .. }
             | ToManager::RolledBack { .. }
-            | ToManager::ReadBoards { .. } => {}
+            | ToManager::ReadBoards { .. }
+            | ToManager::RequestCheckpoint { .. } => {}
         }
     }
 

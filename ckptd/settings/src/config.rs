@@ -4,12 +4,13 @@
 //! starts. All three use this code, so that errors are found before a job has waited in a queue.
 //! Settings that are needed earlier are only checked here; their readers are elsewhere.
 
+use super::checkpoint_cause::{CheckpointSignals, TimeLimit};
 use super::domains;
 use super::fault::{self, Fault};
 use super::values::{
-    InitEndRule, Interval, JournalLimit, Require, Scheme, SharedPages, StaticData, Threads,
-    TrialReplay, init_end, interval, journal_limit, new_phase, number, require, scheme,
-    shared_pages, switch, threads, tracking, trial_replay,
+    InitEndRule, Interval, JournalLimit, Require, Restart, Scheme, SharedPages, StaticData,
+    Threads, TrialReplay, init_end, interval, journal_limit, new_phase, number, require, restart,
+    scheme, shared_pages, switch, threads, tracking, trial_replay,
 };
 use crate::setting::{SECRET, Setting, value_of};
 use crate::settings_table::SETTINGS;
@@ -68,8 +69,12 @@ pub struct Config {
     pub disk: Option<PathBuf>,
     /// Number of checkpoints of which one is written to disk.
     pub disk_every: u64,
-    /// True if the job is restarted from a checkpoint on disk.
-    pub restart: bool,
+    /// Start from a checkpoint on disk, or from the beginning.
+    pub restart: Restart,
+    /// Signals that request a checkpoint on disk.
+    pub checkpoint_on: Option<CheckpointSignals>,
+    /// End of the time that the job has.
+    pub time_limit: Option<TimeLimit>,
     /// True if new spares are started when spares have died or taken over.
     pub replenish: bool,
     /// Permissions of threads that the program creates.
@@ -182,7 +187,15 @@ const VALUES: &[(&str, Parse)] = &[
         }
     }),
     ("UNDERSTUDY_RESTART", |config, text| {
-        config.restart = switch(text)?;
+        config.restart = restart(text)?;
+        Ok(())
+    }),
+    ("UNDERSTUDY_CHECKPOINT_ON", |config, text| {
+        config.checkpoint_on = Some(CheckpointSignals::parse(text)?);
+        Ok(())
+    }),
+    ("UNDERSTUDY_TIME_LIMIT", |config, text| {
+        config.time_limit = Some(TimeLimit::parse(text)?);
         Ok(())
     }),
     ("UNDERSTUDY_ANYWHERE", |config, text| {
@@ -255,7 +268,9 @@ impl Config {
             poison: false,
             disk: None,
             disk_every: 1,
-            restart: false,
+            restart: Restart::Never,
+            checkpoint_on: None,
+            time_limit: None,
             replenish: false,
             threads: Threads::AsRequested,
             daemon: None,
@@ -269,8 +284,17 @@ impl Config {
                     .map_err(|why| message::bad_setting(name, why).to_string())?;
             }
         }
-        if config.restart && config.disk.is_none() {
+        if config.restart != Restart::Never && config.disk.is_none() {
             return Err(message::RESTART_WITHOUT_DISK.into());
+        }
+        let needs_disk = [
+            (config.checkpoint_on.is_some(), "UNDERSTUDY_CHECKPOINT_ON"),
+            (config.time_limit.is_some(), "UNDERSTUDY_TIME_LIMIT"),
+        ];
+        if let (None, Some((_, setting))) =
+            (&config.disk, needs_disk.iter().find(|(is_set, _)| *is_set))
+        {
+            return Err(message::checkpoints_without_disk(setting).to_string());
         }
         if config.static_data == StaticData::Disk && config.disk.is_none() {
             return Err(message::STATIC_WITHOUT_DISK.into());
@@ -355,7 +379,10 @@ impl Config {
                 require: Require::Start | Require::Always,
                 ..
             } => Some("UNDERSTUDY_REQUIRE=1"),
-            Config { restart: true, .. } => Some("UNDERSTUDY_RESTART=1"),
+            Config {
+                restart: Restart::Always | Restart::Auto,
+                ..
+            } => Some("UNDERSTUDY_RESTART=1"),
             _ => None,
         }
     }

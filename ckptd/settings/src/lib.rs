@@ -3,6 +3,7 @@
 //!
 //! [`Config`] contains the values, read and checked.
 
+mod checkpoint_cause;
 mod config;
 pub mod domains;
 pub mod fault;
@@ -13,11 +14,12 @@ mod settings_table;
 mod unknown;
 mod values;
 
+pub use checkpoint_cause::{CheckpointCause, CheckpointSignals, TimeLimit};
 pub use config::Config;
 pub use setting::{Form, PREFIX, SECRET, Setting, present_name};
 pub use settings_table::SETTINGS;
 pub use unknown::{Unknown, unknown};
 pub use values::{
-    InitEndRule, Interval, JournalLimit, Require, Scheme, SharedPages, StaticData, Threads,
-    TrialReplay,
+    InitEndRule, Interval, JournalLimit, Require, Restart, Scheme, SharedPages, StaticData,
+    Threads, TrialReplay,
 };

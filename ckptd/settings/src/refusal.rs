@@ -1,6 +1,6 @@
 //! Jobs that cannot be protected.
 
-use super::values::{Require, require, switch};
+use super::values::{Require, Restart, require, restart};
 
 /// Returns the reason why the job must stop, if it must.
 ///
@@ -10,7 +10,7 @@ use super::values::{Require, require, switch};
 pub fn stops(has_launcher: bool, is_split: bool) -> Option<&'static str> {
     let set_to = |name| std::env::var(name).unwrap_or_default();
     let is_required = require(&set_to("UNDERSTUDY_REQUIRE")).is_ok_and(|it| it != Require::Never);
-    let is_restart = switch(&set_to("UNDERSTUDY_RESTART")) == Ok(true);
+    let is_restart = restart(&set_to("UNDERSTUDY_RESTART")).is_ok_and(|it| it != Restart::Never);
     let reasons = [
         (is_required, "UNDERSTUDY_REQUIRE=1"),
         (!has_launcher, "ckptd launch runs nothing unprotected"),

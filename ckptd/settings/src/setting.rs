@@ -10,6 +10,8 @@ pub enum Form {
     Value(&'static str),
     /// An option that means `1`.
     Switch,
+    /// An option that means `1`, or has this value after `=`.
+    SwitchOr(&'static str),
     /// A variable without an option.
     Variable,
 }

@@ -144,8 +144,25 @@ pub const SETTINGS: &[Setting] = &[
         variable: "UNDERSTUDY_RESTART",
         default: "0",
         meaning: "1: the job continues from the last complete checkpoint in UNDERSTUDY_DISK, and \
-            stops if there is none",
-        form: Form::Switch,
+            stops if there is none; `auto`: it starts from the beginning then",
+        form: Form::SwitchOr("auto"),
+    },
+    Setting {
+        variable: "UNDERSTUDY_CHECKPOINT_ON",
+        default: "none",
+        meaning: "Signals that request a checkpoint in UNDERSTUDY_DISK at once, whichever process \
+            of the job gets them: `TERM` stops the job with status 85 when the checkpoint is on \
+            disk, `USR1` and `USR2` let it continue. After GRACE (`@30s` is the default) TERM \
+            stops the job with the last checkpoint that is there",
+        form: Form::Value("SIGNALS[@GRACE]"),
+    },
+    Setting {
+        variable: "UNDERSTUDY_TIME_LIMIT",
+        default: "none",
+        meaning: "End of the granted time: a duration from the start (`12h`), or `auto`, which \
+            asks the batch system (only with `understudy run`). Before it, a checkpoint is written \
+            to UNDERSTUDY_DISK, and the job stops with status 85",
+        form: Form::Value("auto|TIME"),
     },
     Setting {
         variable: "UNDERSTUDY_ANYWHERE",

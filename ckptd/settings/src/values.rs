@@ -257,6 +257,25 @@ pub(super) fn require(text: &str) -> Result<Require, String> {
     })
 }
 
+/// Start of a job whose directory may contain checkpoints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Restart {
+    /// From the beginning; refused if there are checkpoints.
+    Never,
+    /// From the last checkpoint; refused if there is none.
+    Always,
+    /// From the last complete checkpoint, or else from the beginning.
+    Auto,
+}
+
+pub(super) fn restart(text: &str) -> Result<Restart, String> {
+    Ok(match text {
+        "auto" => Restart::Auto,
+        text if switch(text)? => Restart::Always,
+        _ => Restart::Never,
+    })
+}
+
 pub(super) fn switch(text: &str) -> Result<bool, String> {
     match text {
         "0" | "off" | "no" => Ok(false),

@@ -37,9 +37,11 @@
 
 mod input_request;
 mod process_place;
+mod shared_page;
 
 pub use input_request::{InputPage, InputReply, InputRequest};
 pub use process_place::ProcessPlace;
+pub use shared_page::{CheckpointRequest, PAGE_BYTES, REPEATED_SIGNALS, SharedPage};
 pub use understudy_messages::{
     Boards, ChildProgram, ChildStart, ChildState, FromGuardian, Hello, Killer, ProcessEnd,
     ProcessRecord, Registration, ToGuardian, ToManager, ToProcess,
@@ -57,7 +59,6 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::{Duration, Instant};
 use understudy_formats::private_directories::PrivateDirectory;
 use understudy_numbers::Guardian;
@@ -142,59 +143,6 @@ const BACKLOG: i32 = 4096;
 pub const INTERRUPT: i32 = 32;
 /// Value that represents the main thread, regardless of its number.
 pub const MAIN_THREAD: u32 = 1;
-
-/// Memory that a process and its manager share.
-///
-/// A succeeding manager reads the state of the process here. A flag is set if its word is not 0.
-#[repr(C)]
-#[derive(Debug, Default)]
-pub struct SharedPage {
-    /// Generation that has begun or is to begin; written by the manager.
-    pub generation: AtomicU32,
-    /// Number of the thread that is in the MPI library, [`MAIN_THREAD`], or 0 for none.
-    ///
-    /// Written by the process.
-    pub is_inside: AtomicU32,
-    /// Last generation for which the process was ready, plus one; written by the process.
-    pub ready: AtomicU32,
-    /// Set if the process has been in a generation that began, or has adopted replicas.
-    ///
-    /// Written by the manager.
-    pub has_taken_part: AtomicU32,
-    /// Set if the process has continued the program in a generation; written by the process.
-    pub has_run: AtomicU32,
-    /// Set if some process had continued the program before the generation of this process began.
-    ///
-    /// Written by the manager.
-    pub is_protected: AtomicU32,
-    /// Set if all workers are in `MPI_Finalize`.
-    ///
-    /// Written by the manager, before any process is notified.
-    pub has_ended: AtomicU32,
-    /// Process id of the manager; written by the manager.
-    pub manager: AtomicU32,
-    /// Set if the main thread accepts [`INTERRUPT`] at any point; written by the process.
-    pub is_interruptible: AtomicU32,
-    /// Number of deaths of idle spares since the process connected; written by the manager.
-    pub spare_deaths: AtomicU32,
-    /// Times at which a launcher last sent each of [`REPEATED_SIGNALS`]; written by the guardian.
-    ///
-    /// Nanoseconds since 1970; 0 for never.
-    pub signal_times: [AtomicU64; REPEATED_SIGNALS.len()],
-}
-
-/// Signals to all ranks that are delivered again after a rollback.
-pub const REPEATED_SIGNALS: [i32; 6] = [
-    libc::SIGHUP,
-    libc::SIGINT,
-    libc::SIGQUIT,
-    libc::SIGTERM,
-    libc::SIGUSR1,
-    libc::SIGUSR2,
-];
-
-/// Length in bytes of the memory that contains a [`SharedPage`].
-pub const PAGE_BYTES: usize = 4096;
 
 /// End of a line.
 #[derive(Debug)]

@@ -6,3 +6,4 @@ pub mod disk;
 mod left_behind;
 mod owners;
 pub mod restarted_job;
+mod time_limits;

@@ -26,6 +26,8 @@ pub struct EntryPoints {
     pub descriptor_facts: *const DescriptorFacts,
     /// Signal handler that is called before a signal terminates the program ([`FatalHook`]).
     pub fatal_signal: *const c_void,
+    /// Signals that `fatal_signal` handles whatever the program sets; bit `n - 1` is signal `n`.
+    pub claimed_signals: u64,
     /// Function to be called after each `pthread_cancel`(3), on any thread and stack.
     ///
     /// The function restores the runtime's handler of SIGCANCEL, which libc may have replaced.

@@ -53,7 +53,7 @@ pub use stop_code::{OWN_SIGNALS, STOP_SIGNAL, StopCode};
 /// Version of the structures of this crate; to be incremented with any change of layout.
 ///
 /// The runtime refuses a preload library of another version.
-pub const ABI_VERSION: u32 = 23;
+pub const ABI_VERSION: u32 = 24;
 
 /// Defines the unwinder's personality routine of a library without std.
 ///

@@ -10,6 +10,7 @@
 //! - [`events`], [`fault`]: the event file, and fault injection;
 //! - [`errors`], [`gather`]: error classes of MPI, and values of all processes;
 //! - [`work_flags`]: the work flags that every communication call reads;
+//! - [`request_signals`]: signals that request a checkpoint on disk, at their handler;
 //! - [`role`]: flags of this process, for any thread;
 //! - [`generated`]: procedures, slots and data symbols of the call table.
 
@@ -19,6 +20,7 @@ pub mod events;
 pub mod fault;
 pub mod gather;
 pub mod process_info;
+pub mod request_signals;
 pub mod role;
 pub mod runtime_state;
 pub mod shim;

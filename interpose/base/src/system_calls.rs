@@ -21,6 +21,12 @@ pub fn exit_now(status: i32) -> ! {
     unsafe { libc::_exit(status) }
 }
 
+/// Sends a signal to this process. Safe in any thread.
+pub fn signal_own_process(signal: i32) {
+    // SAFETY: kill(2) accesses no memory.
+    unsafe { libc::kill(libc::getpid(), signal) };
+}
+
 /// Gives the calling thread a descriptor table of its own (unshare(2), `CLONE_FILES`).
 ///
 /// The new table contains only the descriptor for messages. A descriptor that this thread opens

@@ -3,6 +3,7 @@
 //! - [`copies`]: capture, transfer and commit of replicas;
 //! - [`schedule`], [`checkpoint_watchdog`]: the times of checkpoints, and the watchdog for missing
 //!   ones;
+//! - [`requested_checkpoint`]: requests for a checkpoint on disk;
 //! - [`headroom`]: available memory for replicas;
 //! - [`annotations`], [`recompute`], [`reverse_computation`]: annotations of the program;
 //! - [`clock`]: clocks that continue after a recovery;
@@ -18,12 +19,14 @@ pub mod copies;
 mod copies_runtime;
 pub mod headroom;
 pub mod recompute;
+pub mod requested_checkpoint;
 pub mod reverse_computation;
 pub mod schedule;
 
 pub use copies_runtime::Runtime;
 use understudy_base::{
-    arch, events, fault, generated, process_info, role, runtime_state, system_calls, work_flags,
+    arch, events, fault, generated, process_info, request_signals, role, runtime_state,
+    system_calls, work_flags,
 };
 use understudy_job::{control_messages, disk, max_allreduce, peers, reinit, world};
 use understudy_journal::journal;

@@ -11,6 +11,9 @@
 //! when the handler returns, at the interrupted instruction. The process is therefore terminated
 //! at that instruction, and a core dump shows the program's frames.
 //!
+//! Signals that request a checkpoint (`UNDERSTUDY_CHECKPOINT_ON`) are *claimed*: they keep the
+//! handler whatever the program sets. The program sees its own last action in place of the handler.
+//!
 //! The handler's address is equal in all ranks, so the kernel's table of signal actions can be
 //! saved and restored unchanged.
 #![allow(unsafe_code)]
@@ -18,8 +21,9 @@
 use crate::libc::{c_name, next};
 use crate::mpi_lock;
 use crate::sys::{nr, sys};
+use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_int, c_void};
-use core::sync::atomic::{AtomicIsize, AtomicPtr, Ordering};
+use core::sync::atomic::{AtomicIsize, AtomicPtr, AtomicU64, Ordering};
 use understudy_abi::FatalHook;
 
 /// `SIGILL`, `SIGABRT`, `SIGBUS`, `SIGFPE`, `SIGSEGV`
@@ -29,6 +33,7 @@ const SIG_DFL: usize = 0;
 const SIG_IGN: usize = 1;
 const SA_SIGINFO: c_int = 4;
 const SA_ONSTACK: c_int = 0x0800_0000;
+const SA_RESTART: c_int = 0x1000_0000;
 /// Flags that the handler needs.
 ///
 /// The program does not see these flags, even if it has set the flags for the default action.
@@ -80,13 +85,55 @@ static HOOK: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 /// Process for which the function is registered; child processes inherit the handler.
 static PROCESS: AtomicIsize = AtomicIsize::new(0);
 
+/// Signals of which bits are set in [`CLAIMED`] at most.
+const MAX_CLAIMED: usize = 16;
+/// Signals that keep the handler whatever the program sets; bit `n - 1` is signal `n`.
+static CLAIMED: AtomicU64 = AtomicU64::new(0);
+
+/// Actions that the program has set for claimed signals, by number.
+struct ClaimedActions(UnsafeCell<[Action; MAX_CLAIMED]>);
+
+// SAFETY: only the functions of this file that stand in for sigaction(2) use the actions. Threads
+// that set actions of one signal at once get one of them, or parts of both, in a later query only.
+unsafe impl Sync for ClaimedActions {}
+
+static CLAIMED_ACTIONS: ClaimedActions =
+    ClaimedActions(UnsafeCell::new([Action::DEFAULT; MAX_CLAIMED]));
+
 /// Makes the handler call the runtime's function at fatal signals from now on.
-pub fn connect(hook: *const c_void) {
+///
+/// `claimed` are the signals that keep the handler.
+pub fn connect(hook: *const c_void, claimed: u64) {
     // SAFETY: getpid(2) has no preconditions.
     PROCESS.store(unsafe { sys!(nr::GETPID) }, Ordering::Relaxed);
     HOOK.store(hook.cast_mut(), Ordering::Release);
     for signal in SIGNALS {
         install_handler(signal);
+    }
+    for signal in (1..MAX_CLAIMED as c_int).filter(|signal| claimed >> (signal - 1) & 1 != 0) {
+        let mut action = Action::DEFAULT.with_handler();
+        action.flags |= SA_RESTART;
+        let slot = claimed_action(signal);
+        // SAFETY: the structures are valid, and the handler is made for these signals.
+        unsafe { real_sigaction(signal, &action, slot) };
+    }
+    CLAIMED.store(claimed, Ordering::Release);
+}
+
+fn is_claimed(signal: c_int) -> bool {
+    (1..MAX_CLAIMED as c_int).contains(&signal)
+        && CLAIMED.load(Ordering::Relaxed) >> (signal - 1) & 1 != 0
+}
+
+/// Returns the action that the program has set for a claimed signal.
+fn claimed_action(signal: c_int) -> *mut Action {
+    // SAFETY: the index is less than the length, as `is_claimed` and `connect` ensure.
+    unsafe {
+        CLAIMED_ACTIONS
+            .0
+            .get()
+            .cast::<Action>()
+            .add(signal as usize)
     }
 }
 
@@ -177,6 +224,17 @@ unsafe fn hidden_sigaction(signal: c_int, new: *const Action, old: *mut Action) 
         if !new.is_null() {
             announce_handler(signal, (*new).handler);
         }
+        if is_claimed(signal) {
+            let slot = claimed_action(signal);
+            let before = *slot;
+            if !new.is_null() {
+                *slot = *new;
+            }
+            if !old.is_null() {
+                *old = before;
+            }
+            return 0;
+        }
         if !is_handled(signal) {
             return real_sigaction(signal, new, old);
         }
@@ -232,6 +290,11 @@ macro_rules! handlers {
             static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
             announce_handler(signal, handler);
             const NAME: &CStr = c_name(concat!(stringify!($name), "\0"));
+            if is_claimed(signal) {
+                let action = Action { handler, flags: SA_RESTART, ..Action::DEFAULT };
+                // SAFETY: the slot is an action of this signal.
+                return unsafe { core::mem::replace(&mut *claimed_action(signal), action).handler };
+            }
             // SAFETY: libc's function has this type, and the caller meets its requirements.
             let old = unsafe {
                 let real: unsafe extern "C" fn(c_int, usize) -> usize =

@@ -328,6 +328,7 @@ fn start_runtime(
         file_effect: core::ptr::null(),
         descriptor_facts: core::ptr::null(),
         fatal_signal: core::ptr::null(),
+        claimed_signals: 0,
         after_cancellation: core::ptr::null(),
         enter_libc_procedure: core::ptr::null(),
     };
@@ -348,7 +349,7 @@ fn start_runtime(
                 .ok_or(LoadFailure::Loader(message::RUNTIME_VERSION))?;
             crate::effect_reports::connect(points.file_effect);
             crate::overwrites::connect(points.descriptor_facts);
-            crate::fatal_signals::connect(points.fatal_signal);
+            crate::fatal_signals::connect(points.fatal_signal, points.claimed_signals);
             crate::cancellation::connect(points.after_cancellation);
             closing::begin();
             libc_procedures::connect(points.enter_libc_procedure, entry::slot_count());

@@ -23,22 +23,27 @@ mod choose;
 mod disk_level;
 mod identity;
 mod load;
+mod progress;
+mod requested;
 mod static_file;
 mod writer;
 
 use crate::gather::gather_from_all;
-use crate::{Runtime, process_info, user};
-pub use checkpoint_directory::explain;
+use crate::{Runtime, process_info, system_calls, user};
+pub use checkpoint_directory::{decide_restart, explain};
 use disk_level::DiskLevel;
 pub(crate) use disk_level::DiskState;
 use epoch_files::EpochFileName;
 use epoch_format::{EpochHead, JobIdentity};
 pub use load::LoadedCheckpoint;
+pub use progress::{last_complete, time_to_disk};
+pub use requested::{await_file, record_complete, report_failure};
 pub use static_file::{StaticFile, StaticFileWrite};
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
+use std::time::Instant;
 use understudy_catalogue::message;
 pub use understudy_formats::epochs::epoch_files::EpochKey;
 use understudy_formats::epochs::{epoch_files, epoch_format};
@@ -50,6 +55,7 @@ use understudy_mpi as mpi;
 use understudy_mpi::real_types::RealComm;
 use understudy_numbers::{Epoch, Rank, Worker};
 use understudy_policy::cut_agreement::{DiskReport, JointDiskReport};
+use understudy_settings::Restart;
 use writer::{CheckpointPages, PageSource, WriteJob, Writer};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -95,11 +101,24 @@ pub fn open(
     }
     disk.places.remove_torn(worker);
     disk.places.remove_static(worker);
-    if !config.restart {
-        if let Some(key) = choose::newest(disk, comm, worker)? {
-            return Ok(Err(
-                message::earlier_checkpoints(place, key.epoch).to_string()
-            ));
+    disk.is_restart = config.restart == Restart::Always;
+    if choose::differs(comm, disk.is_restart)? {
+        return Ok(Err(message::directory_not_shared(place).to_string()));
+    }
+    if !disk.is_restart {
+        let found = choose::keys_of_all(disk, comm, worker)?;
+        if let Some(key) = found.iter().flatten().max() {
+            // Only a checkpoint of all workers is worth more than a new start.
+            if config.restart == Restart::Never || choose::is_any_complete(&found) {
+                return Ok(Err(
+                    message::earlier_checkpoints(place, key.epoch).to_string()
+                ));
+            }
+            let keys = found.iter().flatten();
+            disk.places.remove_earlier_runs(keys.map(|key| key.lineage));
+            if worker == Worker(0) {
+                system_calls::print_message(message::incomplete_checkpoints(place));
+            }
         }
         user::keep_files_on_disk(rt, &disk.places.directory, lineage, disk.start);
         return Ok(Ok(false));
@@ -127,6 +146,7 @@ pub struct DiskInfo {
     lineage: u64,
     start: u64,
     base: u64,
+    is_restart: bool,
 }
 
 /// Returns the data of the disk level for joining processes; `None` without a disk level.
@@ -135,6 +155,7 @@ pub fn disk_info(rt: &Runtime) -> Option<DiskInfo> {
         lineage: disk.lineage,
         start: disk.start,
         base: disk.base,
+        is_restart: disk.is_restart,
     };
     rt.disk.level.borrow().as_ref().map(info)
 }
@@ -151,6 +172,7 @@ pub fn join(rt: &Runtime, info: DiskInfo, workers: u32) {
         identity(rt, workers),
     ));
     (disk.start, disk.base) = (info.start, info.base);
+    disk.is_restart = info.is_restart;
     if let Err(why) = disk.places.claim() {
         let directory = disk.places.directory.display();
         log::warn!("claim of {directory} failed: {why}");
@@ -177,7 +199,7 @@ pub fn choose(
         return Ok(None);
     };
     disk.lineage = found.key.lineage;
-    if process_info::config().restart && disk.base == 0 {
+    if disk.is_restart && disk.base == 0 {
         disk.base = found.newest.generation + 1;
     }
     disk.chosen = Some((found.key, Some(found.loaded)));
@@ -222,6 +244,7 @@ pub fn resume_from(rt: &Runtime, worker: Worker, epoch: Epoch) {
         return;
     };
     (disk.written, disk.due, disk.complete_keys) = (Some(key), None, BTreeSet::from([key]));
+    progress::set_last_complete(key.epoch);
     disk.own_keys.retain(|other| *other <= key);
     disk.own_keys.insert(key);
     let newer: Vec<EpochKey> = disk
@@ -345,15 +368,16 @@ pub fn report(rt: &Runtime, store: &mut PageStore, epoch: Epoch) -> DiskReport {
 
 /// Evaluates the reports of all workers.
 ///
-/// The checkpoint of this cut will be written if all workers are ready. If the last file of each
-/// worker is of one checkpoint, this checkpoint is complete, and older files of this worker are
-/// removed.
+/// The checkpoint of this cut will be written if all workers are ready, or if it `is_requested`. If
+/// the last file of each worker is of one checkpoint, this checkpoint is complete, and older files
+/// of this worker are removed.
 pub fn evaluate_reports(
     rt: &Runtime,
     reports: JointDiskReport,
     worker: Worker,
     epoch: Epoch,
     recoveries: u32,
+    is_requested: bool,
 ) {
     let Some(disk) = &mut *rt.disk.level.borrow_mut() else {
         return;
@@ -365,16 +389,14 @@ pub fn evaluate_reports(
         generation,
         epoch,
     };
-    disk.due = reports.is_ready.then_some(key);
+    disk.due = (reports.is_ready || is_requested).then_some(key);
+    disk.cut = Instant::now();
     disk.report_trouble(reports.first_with_trouble, worker);
     let written = disk
         .written
         .filter(|&key| reports.written == Some(checksum(key)));
-    if let Some(key) = written
-        && disk.complete_keys.insert(key)
-    {
-        log::debug!("checkpoint {} is complete on disk", key.epoch);
-        disk.prune(worker);
+    if let Some(key) = written {
+        disk.complete(key, worker);
     }
 }
 
@@ -392,6 +414,8 @@ pub fn write_if_due(
     let Some(key) = disk.due.take().filter(|key| key.epoch == image.epoch()) else {
         return;
     };
+    // A requested checkpoint is written after the one that is being written.
+    disk.finish(store);
     let name = EpochFileName { key, worker };
     let head = EpochHead {
         key,
@@ -413,6 +437,7 @@ pub fn write_if_due(
     let job = WriteJob {
         directory: disk.places.directory.clone(),
         name: name.to_string(),
+        cut: disk.cut,
         head,
         state: state.to_vec(),
         // SAFETY: committed pages never change, and are pinned until the outcome has been received

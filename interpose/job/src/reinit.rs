@@ -17,9 +17,10 @@ pub use components::expect_driver;
 pub(crate) use instance_state::InstanceState;
 pub use instance_state::ReplicaStoreFiles;
 pub use manager_messages::{
-    abort, boards, directory, hand_over, neighbours, passed_signals, report_captured,
-    report_committed, report_no_store, report_rolled_back, report_running, report_spawn,
-    request_spares, set_chooser, spare_deaths, take_store,
+    abort, boards, checkpoint_request, directory, hand_over, is_connected, neighbours,
+    passed_signals, report_captured, report_committed, report_no_store, report_rolled_back,
+    report_running, report_spawn, request_checkpoint, request_spares, set_chooser, spare_deaths,
+    take_store,
 };
 use understudy_mpi as mpi;
 use understudy_mpi::real_types::RealComm;

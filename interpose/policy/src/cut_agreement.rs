@@ -13,9 +13,10 @@
 
 use crate::memory_demand::MemoryShortage;
 use understudy_numbers::Worker;
+use understudy_settings::CheckpointCause;
 
 /// Numbers of a vote, of which the maxima over all workers are computed.
-pub const VOTE_NUMBERS: usize = 10;
+pub const VOTE_NUMBERS: usize = 11;
 
 /// Ability of a worker to be saved at this cut.
 ///
@@ -64,6 +65,8 @@ pub struct CutVote {
     /// Number of mappings that other processes may share.
     pub shared_mappings: u64,
     pub disk: DiskReport,
+    /// Cause of a request for a checkpoint that must be on disk at once.
+    pub request: Option<CheckpointCause>,
     /// Number of pages that the worker captures at most.
     pub captured_pages: u64,
     /// Number of pages that each worker of its node may capture.
@@ -96,6 +99,7 @@ impl CutVote {
             !self.disk.written,
             self.captured_pages,
             !self.pages_for_each,
+            self.request.map_or(0, CheckpointCause::number),
         ]
     }
 }
@@ -113,6 +117,8 @@ pub struct JointVote {
     /// Greatest number of mappings of a worker that other processes may share.
     pub shared_mappings: u64,
     pub disk: JointDiskReport,
+    /// Strongest cause of a request for a checkpoint that must be on disk at once.
+    pub request: Option<CheckpointCause>,
     /// True if no node can be short of memory.
     pub is_memory_ample: bool,
 }
@@ -144,6 +150,7 @@ impl JointVote {
             inverted_least_written,
             captured_pages,
             inverted_pages_for_each,
+            request,
         ] = maxima;
         let (ability, objector) = value_and_worker(ability);
         let (has_trouble, first_with_trouble) = value_and_worker(trouble);
@@ -159,6 +166,7 @@ impl JointVote {
                 first_with_trouble: (has_trouble != 0).then_some(first_with_trouble),
                 written: (greatest_written == least_written).then_some(least_written),
             },
+            request: CheckpointCause::from_number(request),
             is_memory_ample: captured_pages <= !inverted_pages_for_each,
         }
     }
@@ -291,6 +299,7 @@ mod tests {
             has_trouble: false,
             written: 7,
         },
+        request: None,
         captured_pages: 10,
         pages_for_each: 10,
     };
@@ -375,6 +384,18 @@ mod tests {
         assert_eq!((some.is_ready, some.written), (false, None));
         assert_eq!(some.first_with_trouble, Some(Worker(1)));
         assert_eq!(joint(&[disk(true, false, 0)]).disk.written, Some(0));
+    }
+
+    #[test]
+    fn a_request_of_one_worker_is_that_of_all_and_a_stop_prevails() {
+        let vote = |cause| CutVote {
+            request: cause,
+            ..VOTE
+        };
+        let (stop, go_on) = (CheckpointCause::TimeLimit, CheckpointCause::Signal(10));
+        assert_eq!(joint(&[VOTE, vote(Some(go_on))]).request, Some(go_on));
+        let both = [vote(Some(go_on)), vote(Some(stop)), VOTE];
+        assert_eq!(joint(&both).request, Some(stop));
     }
 
     #[test]

@@ -11,7 +11,7 @@
 
 mod file_position;
 
-use crate::{arch, unwinder, user};
+use crate::{arch, request_signals, unwinder, user};
 use file_position::FilePosition;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -48,6 +48,9 @@ pub unsafe extern "C" fn on_signal(
     info: *const c_void,
     context: *mut c_void,
 ) -> bool {
+    if request_signals::is_claimed(signal) && !request_signals::record(signal) {
+        return false;
+    }
     // SAFETY: the caller passes the kernel's structures, which are valid during the handler.
     let (info, context) = unsafe {
         (

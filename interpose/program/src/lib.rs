@@ -11,5 +11,6 @@ pub mod kernel_state;
 pub mod user;
 
 use understudy_base::{
-    arch, process_info, role, runtime_state, shim, system_calls, unwinder, work_flags,
+    arch, process_info, request_signals, role, runtime_state, shim, system_calls, unwinder,
+    work_flags,
 };

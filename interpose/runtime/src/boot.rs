@@ -8,15 +8,17 @@ use crate::calls::{self, runtime};
 use crate::generated::{Proc, SLOT_COUNT, SLOT_NAMES};
 use crate::process_info::{config, info, launcher_size, number, process, variable};
 use crate::{
-    abi, arch, entry, events, fatal, fault, handles, process_info, reinit, runtime_state, shim,
-    system_calls, user,
+    abi, arch, entry, events, fatal, fault, handles, process_info, reinit, request_signals,
+    runtime_state, shim, system_calls, user,
 };
 use std::ffi::{CStr, CString, c_char, c_int};
 use understudy_abi::{ABI_VERSION, BootInfo, EntryPoints};
 use understudy_catalogue::{exit_status, message};
 use understudy_mpi::{cancellation, library};
 use understudy_numbers::{Epoch, ProcessNumber};
-use understudy_settings::{Config, StaticData, Threads, refusal, unknown};
+use understudy_settings::{
+    CheckpointSignals, Config, Restart, StaticData, Threads, TimeLimit, refusal, unknown,
+};
 
 /// Oldest Open MPI that works without an addition to ld.so's global scope.
 ///
@@ -55,6 +57,10 @@ pub unsafe extern "C" fn understudy_runtime_start(
                     file_effect: entry::file_effect as *const std::ffi::c_void,
                     descriptor_facts: user::written(),
                     fatal_signal: fatal::on_signal as *const std::ffi::c_void,
+                    claimed_signals: config()
+                        .checkpoint_on
+                        .as_ref()
+                        .map_or(0, CheckpointSignals::mask),
                     after_cancellation: cancellation::restore_handler as *const std::ffi::c_void,
                     enter_libc_procedure: entry::ENTRIES[0] as *const std::ffi::c_void,
                 });
@@ -100,7 +106,8 @@ pub unsafe extern "C" fn understudy_runtime_streams(ledger: *const c_char) {
         .into_owned();
     // A spare that replaces a worker prints output once more that the worker has already printed.
     // So does a restarted job, up to its checkpoint. This repeated output is dropped.
-    let is_silent = process().0 + config().spares >= launcher_size() || config().restart;
+    let is_silent =
+        process().0 + config().spares >= launcher_size() || config().restart == Restart::Always;
     crate::user::attach_output(rt, path.into(), is_silent);
 }
 
@@ -187,6 +194,8 @@ fn start(rt: &Runtime) -> Result<(), String> {
         refuse_journal_settings(&mut config)?;
     }
     let size = launcher_size();
+    let workers = size - config.spares;
+    crate::disk::decide_restart(&mut config, workers);
     config.check_procedures(|name| Proc::from_name(name).is_some())?;
     if !config.faults.is_empty() {
         let workers = size - config.spares;
@@ -229,9 +238,14 @@ fn start(rt: &Runtime) -> Result<(), String> {
     if config.threads != Threads::Refused {
         crate::user::enable_threads(rt);
     }
-    if config.restart {
+    if config.restart == Restart::Always {
         crate::user::record_from_start(rt);
     }
+    if config.time_limit == Some(TimeLimit::Auto) {
+        return Err(message::TIME_LIMIT_NOT_ASKED.into());
+    }
+    let claimed = config.checkpoint_on.as_ref().map(CheckpointSignals::mask);
+    request_signals::claim(claimed.unwrap_or(0));
     process_info::set_config(config);
     fault::point("boot.end", Epoch::NONE);
     Ok(())

@@ -26,12 +26,12 @@ pub mod protection;
 mod spare;
 
 use understudy_base::{
-    arch, errors, events, fault, gather, generated, process_info, runtime_state, shim,
-    system_calls, work_flags,
+    arch, errors, events, fault, gather, generated, process_info, request_signals, runtime_state,
+    shim, system_calls, work_flags,
 };
 use understudy_copies::{
     abort, annotations, checkpoint_watchdog, clock, copies, headroom, recompute,
-    reverse_computation, schedule,
+    requested_checkpoint, reverse_computation, schedule,
 };
 use understudy_job::{control_messages, daemon, disk, domains, max_allreduce, reinit, world};
 use understudy_journal::journal;

@@ -2,7 +2,7 @@
 
 use crate::Runtime;
 use crate::world::{self, get};
-use crate::{copies, events, process_info, recovery, system_calls};
+use crate::{copies, events, process_info, recovery, requested_checkpoint, system_calls};
 use understudy_catalogue::exit_status;
 use understudy_formats::events::Kind;
 use understudy_numbers::ProcessNumber;
@@ -62,6 +62,7 @@ pub fn give_up_protection(rt: &Runtime, loss: ProtectionLoss) {
     if stopping_setting(loss).is_some() {
         recovery::end_together(rt, world::is_first_worker(rt), exit_status::REFUSED);
     }
+    requested_checkpoint::end();
     world::update(rt, |world| world.protected = false);
     copies::discard_all(rt);
 }

@@ -18,6 +18,9 @@ pub const RECOVERY_FAILED: i32 = 75;
 /// Exit status: the job could not be protected or restarted (EX_CONFIG of sysexits.h).
 pub const REFUSED: i32 = 78;
 
+/// Exit status: the job has stopped with a checkpoint on disk, to be continued.
+pub const CHECKPOINTED: i32 = 85;
+
 /// Exit status: the job was not started; a message gives the reason.
 pub const NOT_STARTED: i32 = 125;
 
@@ -56,6 +59,10 @@ pub static EXIT_STATUSES: &[ExitStatus] = &[
     ExitStatus {
         status: "78",
         title: "the job could not be protected or restarted",
+    },
+    ExitStatus {
+        status: "85",
+        title: "the job has stopped with a checkpoint on disk, to be continued",
     },
     ExitStatus {
         status: "125",

@@ -1923,6 +1923,87 @@ pub const RESTART_WITHOUT_DISK: &str =
     "UNDERSTUDY_RESTART needs the directory that has the checkpoints; set \
      UNDERSTUDY_DISK [restart-without-disk]";
 
+pub fn checkpoints_without_disk(setting: impl Display) -> impl Display {
+    from_fn(move |out| {
+        write!(
+            out,
+            "{setting} needs a directory for checkpoints; set UNDERSTUDY_DISK \
+             [checkpoints-without-disk]"
+        )
+    })
+}
+
+pub const TIME_LIMIT_UNKNOWN: &str =
+    "--time-limit auto: no batch system tells the end of this job, so the job runs \
+     without a limit [time-limit-unknown]";
+
+pub const TIME_LIMIT_NOT_ASKED: &str =
+    "UNDERSTUDY_TIME_LIMIT=auto: only `understudy run` asks the batch system; give the \
+     time (`12h`) [time-limit-not-asked]";
+
+pub fn stopped_with_checkpoint(checkpoint: impl Display, cause: impl Display, place: impl Display, option: impl Display) -> impl Display {
+    from_fn(move |out| {
+        write!(
+            out,
+            "checkpoint {checkpoint}, which {cause} has requested, is on disk in \
+             {place}; the job stops with status 85, and the same command with {option} \
+             continues from there [stopped-with-checkpoint]"
+        )
+    })
+}
+
+pub fn requested_checkpoint(checkpoint: impl Display, cause: impl Display, place: impl Display) -> impl Display {
+    from_fn(move |out| {
+        write!(
+            out,
+            "checkpoint {checkpoint}, which {cause} has requested, is on disk in \
+             {place}; the job continues [requested-checkpoint]"
+        )
+    })
+}
+
+pub fn requests_not_received(why: impl Display) -> impl Display {
+    from_fn(move |out| {
+        write!(
+            out,
+            "checkpoints cannot be requested by signals or by the time limit in this \
+             process: {why} [requests-not-received]"
+        )
+    })
+}
+
+pub fn requested_checkpoint_failed(checkpoint: impl Display, cause: impl Display, place: impl Display, next: impl Display) -> impl Display {
+    from_fn(move |out| {
+        write!(
+            out,
+            "checkpoint {checkpoint}, which {cause} has requested, cannot be written to \
+             {place}; {next} [requested-checkpoint-failed]"
+        )
+    })
+}
+
+pub fn stopped_with_older_checkpoint(cause: impl Display, option: impl Display, checkpoint: impl Display, place: impl Display) -> impl Display {
+    from_fn(move |out| {
+        write!(
+            out,
+            "the checkpoint that {cause} has requested is not on disk in time; the job \
+             stops with status 85, and the same command with {option} continues from the \
+             older checkpoint {checkpoint} in {place} [stopped-with-older-checkpoint]"
+        )
+    })
+}
+
+pub fn stopped_without_checkpoint(cause: impl Display, place: impl Display) -> impl Display {
+    from_fn(move |out| {
+        write!(
+            out,
+            "the checkpoint that {cause} has requested is not on disk in time, and no \
+             older one is known to be complete in {place}; the job stops \
+             [stopped-without-checkpoint]"
+        )
+    })
+}
+
 pub const CHECKPOINT_TRUNCATED: &str =
     "the file is truncated [checkpoint-truncated]";
 
@@ -2050,6 +2131,28 @@ pub fn earlier_checkpoints(place: impl Display, checkpoint: impl Display) -> imp
             "{place} has checkpoints of an earlier run, the last of them checkpoint \
              {checkpoint}; set UNDERSTUDY_RESTART=1 to continue from it, or remove \
              {place}/understudy-* to start from the beginning [earlier-checkpoints]"
+        )
+    })
+}
+
+pub fn incomplete_checkpoints(place: impl Display) -> impl Display {
+    from_fn(move |out| {
+        write!(
+            out,
+            "{place} has no checkpoint of all workers, only files of an incomplete one, \
+             which are removed; the job starts from the beginning \
+             [incomplete-checkpoints]"
+        )
+    })
+}
+
+pub fn directory_not_shared(place: impl Display) -> impl Display {
+    from_fn(move |out| {
+        write!(
+            out,
+            "UNDERSTUDY_RESTART=auto: some processes find a complete checkpoint in \
+             {place}, and others do not; use a directory that all nodes share, or set \
+             UNDERSTUDY_RESTART=1 to continue from it [directory-not-shared]"
         )
     })
 }

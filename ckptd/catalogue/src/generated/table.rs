@@ -2216,6 +2216,92 @@ pub static CATALOGUE: &[Message] = &[
         level: None,
     },
     Message {
+        identifier: "checkpoints-without-disk",
+        text: "{setting} needs a directory for checkpoints; set UNDERSTUDY_DISK",
+        cause: "`UNDERSTUDY_CHECKPOINT_ON` or `UNDERSTUDY_TIME_LIMIT` without `UNDERSTUDY_DISK`",
+        remedy: "name a directory that all nodes share",
+        status: None,
+        level: None,
+    },
+    Message {
+        identifier: "time-limit-unknown",
+        text: "--time-limit auto: no batch system tells the end of this job, so the job runs \
+         without a limit",
+        cause: "the job does not run in a job of Slurm or PBS, or `squeue` does not answer",
+        remedy: "give the time (`--time-limit 12h`)",
+        status: None,
+        level: None,
+    },
+    Message {
+        identifier: "time-limit-not-asked",
+        text: "UNDERSTUDY_TIME_LIMIT=auto: only `understudy run` asks the batch system; give \
+         the time (`12h`)",
+        cause: "the job was started by another launcher",
+        remedy: "give the time, or start the job with `understudy run`",
+        status: None,
+        level: None,
+    },
+    Message {
+        identifier: "stopped-with-checkpoint",
+        text: "checkpoint {checkpoint}, which {cause} has requested, is on disk in {place}; \
+         the job stops with status 85, and the same command with {option} continues from \
+         there",
+        cause: "a signal of `UNDERSTUDY_CHECKPOINT_ON`, or the end of `UNDERSTUDY_TIME_LIMIT`",
+        remedy: "start the job again with `--restart=auto` or `--restart`",
+        status: Some(85),
+        level: None,
+    },
+    Message {
+        identifier: "requested-checkpoint",
+        text: "checkpoint {checkpoint}, which {cause} has requested, is on disk in {place}; \
+         the job continues",
+        cause: "a signal of `UNDERSTUDY_CHECKPOINT_ON`",
+        remedy: "nothing",
+        status: None,
+        level: None,
+    },
+    Message {
+        identifier: "requests-not-received",
+        text: "checkpoints cannot be requested by signals or by the time limit in this \
+         process: {why}",
+        cause: "a limit of threads",
+        remedy: "raise the limit of processes and threads (`ulimit -u`)",
+        status: None,
+        level: Some("warn"),
+    },
+    Message {
+        identifier: "requested-checkpoint-failed",
+        text: "checkpoint {checkpoint}, which {cause} has requested, cannot be written to \
+         {place}; {next}",
+        cause: "a full disk, for example, which another message names",
+        remedy: "remove the cause",
+        status: None,
+        level: None,
+    },
+    Message {
+        identifier: "stopped-with-older-checkpoint",
+        text: "the checkpoint that {cause} has requested is not on disk in time; the job stops \
+         with status 85, and the same command with {option} continues from the older \
+         checkpoint {checkpoint} in {place}",
+        cause: "the workers have not reached a call at which a checkpoint is possible, or the \
+         disk is slow",
+        remedy: "grant more time (`TERM@60s`, and more time of the batch system between the \
+         signal and the end)",
+        status: Some(85),
+        level: None,
+    },
+    Message {
+        identifier: "stopped-without-checkpoint",
+        text: "the checkpoint that {cause} has requested is not on disk in time, and no older \
+         one is known to be complete in {place}; the job stops",
+        cause: "the workers have not reached a call at which a checkpoint is possible, or the \
+         disk is slow",
+        remedy: "grant more time (`TERM@60s`, and more time of the batch system between the \
+         signal and the end)",
+        status: None,
+        level: None,
+    },
+    Message {
         identifier: "checkpoint-truncated",
         text: "the file is truncated",
         cause: "the file is damaged",
@@ -2362,6 +2448,27 @@ pub static CATALOGUE: &[Message] = &[
          {place}/understudy-* to start from the beginning",
         cause: "the job is started without `UNDERSTUDY_RESTART=1`",
         remedy: "continue with `--restart` (`UNDERSTUDY_RESTART=1`), or remove the files",
+        status: Some(78),
+        level: None,
+    },
+    Message {
+        identifier: "incomplete-checkpoints",
+        text: "{place} has no checkpoint of all workers, only files of an incomplete one, \
+         which are removed; the job starts from the beginning",
+        cause: "the job before was ended while it wrote its first checkpoint",
+        remedy: "nothing; the files could not have been used",
+        status: None,
+        level: None,
+    },
+    Message {
+        identifier: "directory-not-shared",
+        text: "UNDERSTUDY_RESTART=auto: some processes find a complete checkpoint in {place}, \
+         and others do not; use a directory that all nodes share, or set \
+         UNDERSTUDY_RESTART=1 to continue from it",
+        cause: "the directory is on a local disk of each node, or a file server shows an old \
+         listing",
+        remedy: "name a directory that all nodes share; with directories on local disks, decide \
+         between `--restart` and a new start yourself",
         status: Some(78),
         level: None,
     },

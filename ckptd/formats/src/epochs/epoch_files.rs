@@ -1,6 +1,6 @@
 //! Names of checkpoint files, and selection of checkpoints by these names, without file access.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use understudy_numbers::{Epoch, Worker};
 
@@ -81,6 +81,16 @@ pub fn epochs_of_worker<'a>(
     keys.into_iter().collect()
 }
 
+/// True if some checkpoint has a file of each of these workers.
+pub fn has_complete_epoch<'a>(listing: impl IntoIterator<Item = &'a str>, workers: u32) -> bool {
+    let mut counts: BTreeMap<EpochKey, u32> = BTreeMap::new();
+    let names = listing.into_iter().filter_map(EpochFileName::parse);
+    for name in names.filter(|name| name.worker.0 < workers) {
+        *counts.entry(name.key).or_default() += 1;
+    }
+    counts.values().any(|&count| count == workers)
+}
+
 /// Returns the incomplete checkpoint files of `worker`.
 pub fn incomplete_files<'a>(
     listing: impl IntoIterator<Item = &'a str>,
@@ -95,11 +105,16 @@ pub fn incomplete_files<'a>(
     listing.into_iter().filter(is_incomplete).collect()
 }
 
+/// Returns the prefix of the names of all files of a job, including undo logs.
+pub fn prefix_of_job(lineage: u64) -> String {
+    format!("{PREFIX}{lineage:016x}-")
+}
+
 /// Returns the files of all epochs and static data of a job, including incomplete files.
 ///
 /// Undo logs are not included: `understudy_program` removes them (`log_location.rs`).
 pub fn files_of_job<'a>(listing: impl IntoIterator<Item = &'a str>, lineage: u64) -> Vec<&'a str> {
-    let prefix = format!("{PREFIX}{lineage:016x}-");
+    let prefix = prefix_of_job(lineage);
     let is_of_job = |name: &&str| {
         name.starts_with(&prefix)
             && [SUFFIX, STATIC_SUFFIX]
@@ -183,6 +198,13 @@ mod tests {
         ] {
             assert_eq!(EpochFileName::parse(wrong), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn an_epoch_is_complete_with_a_file_of_each_worker() {
+        let files = [file(0, 3, 0), file(0, 3, 1), file(0, 4, 0), file(1, 3, 2)];
+        let is_complete = |workers| has_complete_epoch(files.iter().map(String::as_str), workers);
+        assert!(is_complete(1) && is_complete(2) && !is_complete(3));
     }
 
     #[test]

@@ -19,6 +19,7 @@ use super::unprotected::run_unprotected;
 use crate::Error;
 use crate::output::is_lost;
 use crate::print_message::print_message;
+use crate::request_signals::{RequestSignals, SignalMeaning};
 use crate::spawn_thread::spawn_thread;
 use parking_lot::{Mutex, MutexGuard};
 use rustix::process::{Signal, set_parent_process_death_signal};
@@ -30,7 +31,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use understudy_catalogue::{exit_status, message};
 use understudy_numbers::ProcessNumber;
-use understudy_settings::Config;
+use understudy_settings::{CheckpointSignals, Config};
 use understudy_sockets::{Poller, Source};
 use understudy_wire::line::{
     self, FromGuardian, Hello, Killer, Line, LineListener, ProcessEnd, ToGuardian,
@@ -72,10 +73,10 @@ pub struct GuardianProcess {
     pub(super) listener: Source<LineListener>,
     /// Connections on which no first message has arrived yet.
     pub(super) unidentified: Vec<Source<Line>>,
-    /// Connection on which threads report the end of a process's output.
-    pub(super) output_end_sender: Arc<Line>,
-    /// Receiving end of `output_end_sender`.
-    pub(super) output_ends: Source<Line>,
+    /// Connection on which threads send messages for the manager.
+    pub(super) thread_sender: Arc<Line>,
+    /// Receiving end of `thread_sender`.
+    pub(super) thread_messages: Source<Line>,
     /// Managers that this process has started.
     ///
     /// The manager of a job on several nodes ends when its standard input is closed.
@@ -105,6 +106,7 @@ pub fn run(program: Program) -> Result<i32, Error> {
     // Wrong settings are ignored here, because the processes of the program report them.
     let config = Config::read(|name| std::env::var(name).ok()).ok();
     let spares = config.as_ref().map_or(1, |config| config.spares);
+    let requests = config.as_ref().and_then(|it| it.checkpoint_on.clone());
     // With a daemon, the workers request spares at the end of a recovery, within the daemon's
     // limit.
     let replenishes = config.is_some_and(|config| config.replenish && config.daemon.is_none());
@@ -149,8 +151,8 @@ pub fn run(program: Program) -> Result<i32, Error> {
         memory: MemoryKills::new(),
         listener: sockets.listener,
         unidentified: Vec::new(),
-        output_end_sender: Arc::new(sockets.output_end_sender),
-        output_ends: sockets.output_ends,
+        thread_sender: Arc::new(sockets.thread_sender),
+        thread_messages: sockets.thread_messages,
         poller: sockets.poller,
         managers: sockets.started_manager.into_iter().collect(),
         fruitless_managers: 0,
@@ -161,7 +163,7 @@ pub fn run(program: Program) -> Result<i32, Error> {
         children: SpawnedChildren::default(),
     };
     guardian.report_state(false);
-    if let Err(error) = guardian.forward_signals() {
+    if let Err(error) = guardian.forward_signals(requests) {
         leave(&guardian.manager);
         return Err(error);
     }
@@ -177,11 +179,13 @@ impl GuardianProcess {
         self.processes.lock()
     }
 
-    fn forward_signals(&self) -> Result<(), Error> {
+    /// Forwards signals, except those that request a checkpoint, which the manager receives.
+    fn forward_signals(&self, requests: Option<CheckpointSignals>) -> Result<(), Error> {
         let mut signals =
             Signals::new(FORWARDED_SIGNALS).map_err(Error::system("a signal handler"))?;
+        let mut meanings = RequestSignals::default();
         let (processes, passed) = (Arc::clone(&self.processes), Arc::clone(&self.passed));
-        let (line, rank) = (Arc::clone(&self.output_end_sender), self.position.rank);
+        let (line, rank) = (Arc::clone(&self.thread_sender), self.position.rank);
         spawn_thread(move || {
             for number in signals.forever() {
                 let Some(signal) = Signal::from_named_raw(number) else {
@@ -190,14 +194,25 @@ impl GuardianProcess {
                 // Registrations need the lock, too: a process that registers meanwhile either is in
                 // the list and receives the signal, or finds the signal in its page.
                 let processes = processes.lock();
+                let may_request = requests.as_ref().is_some_and(|it| it.contains(number));
+                if may_request && !processes.is_empty() {
+                    match meanings.meaning_of(number) {
+                        SignalMeaning::Request => {
+                            let _ = line.send(&FromGuardian::RequestCheckpoint { signal: number });
+                            continue;
+                        }
+                        SignalMeaning::Repetition => continue,
+                        SignalMeaning::End => {}
+                    }
+                }
                 passed.note(number);
                 processes.iter().for_each(|process| process.pass(signal));
                 if processes.is_empty() && TERMINATING_SIGNALS.contains(&number) {
-                    let _ = line.send(&ProcessEnd::Killed {
+                    let _ = line.send(&FromGuardian::Ended(ProcessEnd::Killed {
                         number: ProcessNumber(rank.0),
                         signal: signal.as_raw(),
                         by: Killer::Launcher,
-                    });
+                    }));
                 }
             }
         })
@@ -394,17 +409,18 @@ impl GuardianProcess {
         for (id, news) in self.children.take_ended() {
             let _ = self.manager.send(&FromGuardian::Child { id, news });
         }
-        while let Ok(Some(end)) = self.output_ends.receive(Duration::ZERO) {
-            match end {
-                ProcessEnd::OutputClosed { number, .. } => {
-                    self.with_process(number, |process| process.record_output_end(&end))
+        while let Ok(Some(message)) = self.thread_messages.receive::<FromGuardian>(Duration::ZERO) {
+            match &message {
+                FromGuardian::Ended(end @ ProcessEnd::OutputClosed { number, .. }) => {
+                    self.with_process(*number, |process| process.record_output_end(end))
                 }
-                ProcessEnd::Killed { signal, .. } if !self.has_begun => {
-                    self.early_signal = Some(signal)
+                FromGuardian::Ended(ProcessEnd::Killed { signal, .. }) if !self.has_begun => {
+                    self.early_signal = Some(*signal)
                 }
+                FromGuardian::RequestCheckpoint { .. } => {}
                 _ => continue,
             }
-            let _ = self.manager.send(&FromGuardian::Ended(end));
+            let _ = self.manager.send(&message);
         }
         let mut processes = self.processes();
         for process in processes.iter_mut() {

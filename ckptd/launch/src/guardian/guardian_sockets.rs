@@ -23,9 +23,9 @@ pub struct GuardianSockets {
     /// Socket at which processes register.
     pub listener: Source<LineListener>,
     pub input: Input,
-    pub output_end_sender: Line,
-    /// Receiving end of `output_end_sender`.
-    pub output_ends: Source<Line>,
+    pub thread_sender: Line,
+    /// Receiving end of `thread_sender`.
+    pub thread_messages: Source<Line>,
 }
 
 impl GuardianSockets {
@@ -39,15 +39,15 @@ impl GuardianSockets {
         let (line, started_manager) = position.connect()?;
         let listener = position.listen()?;
         let input = Input::new(position.directory(), position.rank)?;
-        let (sender, ends) = Line::pair().map_err(Error::system("a pair of sockets"))?;
+        let (sender, messages) = Line::pair().map_err(Error::system("a pair of sockets"))?;
         let poller = Poller::new().map_err(Error::system("a poller"))?;
         Ok(GuardianSockets {
             manager: register(&poller, line)?,
             started_manager,
             listener: register(&poller, listener)?,
             input,
-            output_end_sender: sender,
-            output_ends: register(&poller, ends)?,
+            thread_sender: sender,
+            thread_messages: register(&poller, messages)?,
             poller,
         })
     }

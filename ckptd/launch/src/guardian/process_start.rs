@@ -87,8 +87,11 @@ impl GuardianProcess {
         }
         die_with_parent(&mut command);
         let mut child = command.spawn()?;
-        let line = Arc::clone(&self.output_end_sender);
-        let close = move |written| drop(line.send(&ProcessEnd::OutputClosed { number, written }));
+        let line = Arc::clone(&self.thread_sender);
+        let close = move |written| {
+            let end = ProcessEnd::OutputClosed { number, written };
+            drop(line.send(&FromGuardian::Ended(end)));
+        };
         let registry = self.poller.registry();
         let watched = pass_all_on(&mut child, close)
             .and_then(|()| pidfd_of(&child))

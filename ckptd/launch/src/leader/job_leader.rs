@@ -8,15 +8,18 @@ mod job_leader_tests;
 use super::exchange::Exchange;
 use crate::messages::{Beginning, Order, Report, ServerOrder, SpawnedNamespace};
 use crate::print_message::print_message;
+use crate::request_signals::{RequestSignals, SignalMeaning};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use understudy_catalogue::{exit_status, message};
+use understudy_formats::events::realtime_ns;
 use understudy_pmi::GenerationName;
 use understudy_protocol::{
     Action, Domain, Ending, Event, GenerationStart, Guardian, JOIN_TIMEOUT, Job, JobOrder, Node,
     ProcessNumber, Worker,
 };
+use understudy_settings::CheckpointCause;
 use understudy_settings::domains::domain_of_host;
 use understudy_wire::line::{Killer, ProcessEnd, ToGuardian, ToManager};
 use xxhash_rust::xxh3::xxh3_64;
@@ -48,6 +51,8 @@ pub struct JobLeader {
     /// Exit status of a failed spawned process; 0 if no spawned process has failed.
     spawned_status: i32,
     exchange: Exchange,
+    /// Signals that have requested checkpoints.
+    requests: RequestSignals,
     orders: Vec<(u32, Order)>,
     /// True if the job has failed before any guardian has joined.
     ///
@@ -73,6 +78,7 @@ impl JobLeader {
             spawned: BTreeSet::new(),
             spawned_status: 0,
             exchange: Exchange::default(),
+            requests: RequestSignals::default(),
             orders: Vec::new(),
             is_hopeless: false,
         }
@@ -193,6 +199,11 @@ impl JobLeader {
                 self.handle_event(Event::GuardianDied(rank));
             }
             Report::Registered { number } => self.handle_event(Event::Registered(number)),
+            Report::Process {
+                message: ToManager::RequestCheckpoint { signal },
+                ..
+            }
+            | Report::CheckpointRequested { signal } => self.request_checkpoint(signal),
             Report::Process { number, message } => {
                 self.note_spawns(node, &message);
                 if is_for_job(&message) {
@@ -243,6 +254,26 @@ impl JobLeader {
                 let answers = self.exchange.answer(node, id, bytes);
                 self.send_to_servers(answers);
             }
+        }
+    }
+
+    /// Requests a checkpoint on disk from all processes.
+    ///
+    /// Before the program runs there is nothing to save: a signal that stops the job ends it.
+    fn request_checkpoint(&mut self, signal: i32) {
+        let cause = CheckpointCause::Signal(signal);
+        let has_resumed = self.job.as_ref().is_some_and(Job::has_resumed);
+        match self.requests.meaning_of(signal) {
+            SignalMeaning::Request if has_resumed => {
+                log::info!("{cause} requests a checkpoint");
+                let time_us = realtime_ns() / 1000;
+                let order = JobOrder::RequestCheckpoint { signal, time_us };
+                self.send_to_all(&Order::Job(order));
+            }
+            SignalMeaning::Request if cause.stops() => {
+                self.handle_event(Event::Abort(cause.status_without_checkpoint()));
+            }
+            _ => {}
         }
     }
 
@@ -340,6 +371,10 @@ impl JobLeader {
                 log::info!("generation {generation} is announced");
                 self.send_to_all(&Order::Job(JobOrder::Announce { generation }));
             }
+            JobOrder::RequestCheckpoint { signal, time_us } => {
+                let order = JobOrder::RequestCheckpoint { signal, time_us };
+                self.send_to_all(&Order::Job(order));
+            }
             JobOrder::CountSpareDeath => self.send_to_all(&Order::Job(JobOrder::CountSpareDeath)),
             JobOrder::RequestPlacementHints { number, failed } => {
                 let failed = failed.into_iter().take(MAX_NAMED_FAILURES).collect();
@@ -430,5 +465,6 @@ fn is_for_job(message: &ToManager) -> bool {
             | ToManager::SpawnedPermanent { .. }
             | ToManager::RolledBack { .. }
             | ToManager::ReadBoards { .. }
+            | ToManager::RequestCheckpoint { .. }
     )
 }

@@ -68,6 +68,9 @@ impl NodeState {
                 }
                 self.children.broke(&name, status);
             }
+            NodeMessage::CheckpointRequested(signal) => {
+                self.reports.push(Report::CheckpointRequested { signal })
+            }
             NodeMessage::Finalised(name, rank) => self.children.finalised(&name, rank),
             NodeMessage::Spawn(spawn) => self.spawn(spawn),
             NodeMessage::Joined(name, are_all) => self.start_children(&name, are_all),

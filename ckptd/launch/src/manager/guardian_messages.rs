@@ -35,6 +35,9 @@ impl NodeState {
                     }
                 }
                 FromGuardian::Ended(ended) => self.note_end(ended),
+                FromGuardian::RequestCheckpoint { signal } => {
+                    self.reports.push(Report::CheckpointRequested { signal })
+                }
                 FromGuardian::Child { id, news } => {
                     self.note_child(id, news, files.into_iter().next())
                 }

@@ -4,13 +4,16 @@
 
 use super::follower::Follower;
 use super::node::NodeState;
+use super::node_queue::NodeMessage;
 use crate::Error;
 use crate::leader::{Hub, JobLeader, NodeChange, OWN_NODE};
 use crate::messages::{
     LeaderToStarter, ManagerDuty, Messages, Order, StarterToLeader, write_message,
 };
 use crate::print_message::print_message;
+use crate::spawn_thread::spawn_thread;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use signal_hook::iterator::Signals;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -35,6 +38,7 @@ const LAST_MESSAGES_TIMEOUT: Duration = Duration::from_secs(1);
 pub fn manage(listener: LineListener, directory: &Path, has_duty: bool) -> Result<i32, Error> {
     maximise_descriptor_limit();
     let mut node = NodeState::new(listener, directory, has_duty)?;
+    receive_request_signals(&node)?;
     let status = match has_duty {
         false => lead_alone(&mut node),
         true => {
@@ -61,6 +65,24 @@ pub fn manage(listener: LineListener, directory: &Path, has_duty: bool) -> Resul
     };
     node.clean_up();
     status
+}
+
+/// Receives the signals that request a checkpoint, which would otherwise kill this process.
+fn receive_request_signals(node: &NodeState) -> Result<(), Error> {
+    // The processes of the program report wrong settings.
+    let config = Config::read(|name| std::env::var(name).ok()).ok();
+    let Some(requests) = config.and_then(|config| config.checkpoint_on) else {
+        return Ok(());
+    };
+    let signals = Signals::new(&requests.signals);
+    let mut signals = signals.map_err(Error::system("a signal handler"))?;
+    let queue = node.queue_sender();
+    let run = move || {
+        for signal in signals.forever() {
+            queue.put(NodeMessage::CheckpointRequested(signal));
+        }
+    };
+    spawn_thread(run).map_err(Error::system("a thread"))
 }
 
 /// Raises the limit of open descriptors: a rank of Open MPI needs four.

@@ -4,7 +4,7 @@
 //! stores, and the servers of the MPI library.
 
 use super::begun_generation::BegunGeneration;
-use super::node_queue::NodeQueue;
+use super::node_queue::{NodeQueue, QueueSender};
 use super::process::{Process, RegisteredProcess};
 use super::segments::Aborts;
 use super::servers::Servers;
@@ -164,6 +164,11 @@ impl NodeState {
     /// Returns the registry of the node's poller, for sources of other owners.
     pub fn registry(&self) -> &Registry {
         self.poller.registry()
+    }
+
+    /// Returns the sending end of the node's queue.
+    pub(super) fn queue_sender(&self) -> QueueSender {
+        self.queue.sender()
     }
 
     /// Returns the reports for the leader.

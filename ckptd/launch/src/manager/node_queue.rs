@@ -18,6 +18,8 @@ pub enum NodeMessage {
     BoardContents(ProcessNumber, u64, Vec<u8>),
     /// The MPI library or the program of this rank has aborted with this status.
     Aborted(GenerationName, Rank, i32),
+    /// This process has got a signal that requests a checkpoint on disk.
+    CheckpointRequested(i32),
     /// This rank has called `MPI_Finalize`.
     Finalised(GenerationName, Rank),
 }

@@ -9,7 +9,7 @@ use std::time::Instant;
 use understudy_catalogue::message;
 use understudy_messages::JobOrder;
 use understudy_numbers::{Generation, ProcessNumber};
-use understudy_wire::line::ToProcess;
+use understudy_wire::line::{CheckpointRequest, ToProcess};
 
 impl NodeState {
     /// Handles a process that has registered because it uses MPI.
@@ -95,6 +95,11 @@ impl NodeState {
             }
             JobOrder::CountSpareDeath => {
                 self.processes.values().for_each(Process::count_spare_death)
+            }
+            JobOrder::RequestCheckpoint { signal, time_us } => {
+                let request = CheckpointRequest { signal, time_us };
+                let processes = self.processes.values();
+                processes.for_each(|process| process.request_checkpoint(request));
             }
             JobOrder::RequestPlacementHints { number, failed } => {
                 if let Some(process) = self.processes.get(&number) {

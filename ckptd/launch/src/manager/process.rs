@@ -13,7 +13,8 @@ use understudy_protocol::ProcessHistory;
 use understudy_sockets::{Registry, Source};
 use understudy_wire::io::{Interest, wait_ready};
 use understudy_wire::line::{
-    INTERRUPT, Line, MAIN_THREAD, PAGE_BYTES, Registration, SharedPage, ToManager, ToProcess,
+    CheckpointRequest, INTERRUPT, Line, MAIN_THREAD, PAGE_BYTES, Registration, SharedPage,
+    ToManager, ToProcess,
 };
 
 /// A mapping of a process's shared page.
@@ -194,6 +195,14 @@ impl Process {
             .page()
             .spare_deaths
             .fetch_add(1, Ordering::Release);
+    }
+
+    /// Requests a checkpoint on disk.
+    pub fn request_checkpoint(&self, request: CheckpointRequest) {
+        self.shared
+            .page()
+            .checkpoint_request
+            .store(request.number(), Ordering::Release);
     }
 
     /// Marks the program as ended: all workers are in `MPI_Finalize`.

@@ -90,6 +90,10 @@ mod tests {
             },
             JobOrder::Announce { generation },
             JobOrder::CountSpareDeath,
+            JobOrder::RequestCheckpoint {
+                signal: 15,
+                time_us: 7,
+            },
             JobOrder::RequestPlacementHints {
                 number,
                 failed: vec![ProcessNumber(7)],
@@ -135,21 +139,22 @@ mod tests {
 
     #[test]
     fn orders_are_encoded_as_one_enumeration() {
-        let expected: [&[u8]; 14] = [
+        let expected: [&[u8]; 15] = [
             &[0, 4, 1, 5],
             &[1, 5, 1, 6],
             &[2, 6],
             &[3],
-            &[4, 5, 1, 7],
-            &[5, 5, 7],
-            &[6, 1, b'j', 6, 1, 2, 1, 3, 0, 1, 5, 1, 1, 1, b'h'],
-            &[7, 1],
-            &[8, 1, 3, b'n', b'.', b'0', 2],
-            &[9, 1, 3, b'n', b'.', b'0', 3, 1, b'h'],
-            &[10, 1, 2],
-            &[11, 1, 1, 2],
-            &[12, 3, b'n', b'.', b'0'],
-            &[13, 1, 1, 1, 9],
+            &[4, 30, 7],
+            &[5, 5, 1, 7],
+            &[6, 5, 7],
+            &[7, 1, b'j', 6, 1, 2, 1, 3, 0, 1, 5, 1, 1, 1, b'h'],
+            &[8, 1],
+            &[9, 1, 3, b'n', b'.', b'0', 2],
+            &[10, 1, 3, b'n', b'.', b'0', 3, 1, b'h'],
+            &[11, 1, 2],
+            &[12, 1, 1, 2],
+            &[13, 3, b'n', b'.', b'0'],
+            &[14, 1, 1, 1, 9],
         ];
         let job = job_orders().into_iter().map(Order::Job);
         let servers = server_orders().into_iter().map(Order::Servers);
@@ -164,7 +169,7 @@ mod tests {
 
     #[test]
     fn an_unknown_order_is_refused() {
-        for bytes in [&[][..], &[14, 1], &[251, 0, 0]] {
+        for bytes in [&[][..], &[15, 1], &[251, 0, 0]] {
             assert!(bincode::decode_from_slice::<Order, _>(bytes, standard()).is_err());
         }
     }

@@ -40,6 +40,10 @@ pub enum Report {
         message: ToManager,
     },
     Ended(ProcessEnd),
+    /// A process of this node has got a signal that requests a checkpoint on disk.
+    CheckpointRequested {
+        signal: i32,
+    },
     /// The MPI library of a process has aborted in a generation.
     LibraryAborted {
         number: ProcessNumber,

@@ -40,8 +40,8 @@ pub struct SpawnedNamespace {
 
 impl ServerOrder {
     /// Tag of the first variant; lower tags are those of [`understudy_messages::JobOrder`].
-    pub const FIRST_TAG: u32 = 8;
-    const LAST_TAG: u32 = 13;
+    pub const FIRST_TAG: u32 = 9;
+    const LAST_TAG: u32 = 14;
 }
 
 impl Encode for ServerOrder {
@@ -51,12 +51,12 @@ impl Encode for ServerOrder {
                 id,
                 namespace,
                 rank,
-            } => (8u32, id, namespace, rank).encode(encoder),
-            ServerOrder::Join { id, joining } => (9u32, id, joining).encode(encoder),
-            ServerOrder::RolledBack { worker, number } => (10u32, worker, number).encode(encoder),
-            ServerOrder::ReadBoards { id, workers } => (11u32, id, workers).encode(encoder),
-            ServerOrder::Forget { name } => (12u32, name).encode(encoder),
-            ServerOrder::Answer { id, bytes } => (13u32, id, bytes).encode(encoder),
+            } => (9u32, id, namespace, rank).encode(encoder),
+            ServerOrder::Join { id, joining } => (10u32, id, joining).encode(encoder),
+            ServerOrder::RolledBack { worker, number } => (11u32, worker, number).encode(encoder),
+            ServerOrder::ReadBoards { id, workers } => (12u32, id, workers).encode(encoder),
+            ServerOrder::Forget { name } => (13u32, name).encode(encoder),
+            ServerOrder::Answer { id, bytes } => (14u32, id, bytes).encode(encoder),
         }
     }
 }
@@ -64,27 +64,27 @@ impl Encode for ServerOrder {
 impl<Context> Decode<Context> for ServerOrder {
     fn decode<D: Decoder<Context = Context>>(decoder: &mut D) -> Result<ServerOrder, DecodeError> {
         Ok(match u32::decode(decoder)? {
-            8 => ServerOrder::Modex {
+            9 => ServerOrder::Modex {
                 id: Decode::decode(decoder)?,
                 namespace: Decode::decode(decoder)?,
                 rank: Decode::decode(decoder)?,
             },
-            9 => ServerOrder::Join {
+            10 => ServerOrder::Join {
                 id: Decode::decode(decoder)?,
                 joining: Decode::decode(decoder)?,
             },
-            10 => ServerOrder::RolledBack {
+            11 => ServerOrder::RolledBack {
                 worker: Decode::decode(decoder)?,
                 number: Decode::decode(decoder)?,
             },
-            11 => ServerOrder::ReadBoards {
+            12 => ServerOrder::ReadBoards {
                 id: Decode::decode(decoder)?,
                 workers: Decode::decode(decoder)?,
             },
-            12 => ServerOrder::Forget {
+            13 => ServerOrder::Forget {
                 name: Decode::decode(decoder)?,
             },
-            13 => ServerOrder::Answer {
+            14 => ServerOrder::Answer {
                 id: Decode::decode(decoder)?,
                 bytes: Decode::decode(decoder)?,
             },

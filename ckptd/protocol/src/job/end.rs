@@ -13,6 +13,16 @@ const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
 const ABORT_TIMEOUT: Duration = Duration::from_millis(100);
 
 impl Job {
+    /// True if some process has resumed the program.
+    pub fn has_resumed(&self) -> bool {
+        self.is_protected
+    }
+
+    /// True if the guardians were sent their exit status.
+    pub fn is_over(&self) -> bool {
+        self.phase == Phase::Over
+    }
+
     /// Handles the end of a process while the job ends.
     ///
     /// The job's status is that of a killed process, because no process repeats the work that the

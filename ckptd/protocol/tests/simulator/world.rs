@@ -180,7 +180,9 @@ impl World {
                 self.queried = Some(number);
             }
             JobOrder::End { is_good } => self.is_ending |= is_good,
-            JobOrder::Admit { .. } | JobOrder::CountSpareDeath => {}
+            JobOrder::Admit { .. }
+            | JobOrder::CountSpareDeath
+            | JobOrder::RequestCheckpoint { .. } => {}
         }
     }
 

@@ -91,6 +91,7 @@ fn option(setting: &Setting) -> String {
     match setting.form {
         Form::Value(value) => format!("`--{} {}`", setting.option(), value.replace('|', "\\|")),
         Form::Switch => format!("`--{}`", setting.option()),
+        Form::SwitchOr(value) => format!("`--{}[={value}]`", setting.option()),
         Form::Variable => String::from("–"),
     }
 }

@@ -10,6 +10,7 @@ mod settings;
 mod signals;
 mod slots;
 mod start;
+mod time_limit;
 mod verdict;
 
 use crate::outcome::{Failure, Outcome, print};
@@ -21,13 +22,15 @@ use daemon::{Daemon, DaemonRequest};
 use failures::{cannot, usage};
 use progress::Progress;
 use settings::Settings;
+use signal_hook::consts::SIGTERM;
 use slots::SlotRequest;
 use start::{MpirunCommand, Start};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use understudy_catalogue::ExitStatus;
+use time_limit::RequeuedJob;
 use understudy_catalogue::exit_status::EXIT_STATUSES;
+use understudy_catalogue::{ExitStatus, exit_status};
 use understudy_formats::private_directories::{RUNTIME_DIR, name_runtime_directory};
 use understudy_launch::Environment;
 use understudy_launch::print_message;
@@ -81,6 +84,9 @@ pub struct Arguments {
     /// another daemon serves the job, and ends with the job.
     #[arg(long)]
     no_daemon: bool,
+    /// Requeue the batch job after status 85 (Slurm: `scontrol requeue`).
+    #[arg(long)]
+    requeue: bool,
     /// Display of progress: on one line of the terminal, in plain lines, or none.
     #[arg(long, value_name = "HOW", default_value = "auto")]
     progress: Progress,
@@ -117,7 +123,7 @@ enum Launcher {
 
 impl Arguments {
     pub fn run(self) -> Outcome {
-        let settings = self.settings.with_environment();
+        let mut settings = self.settings.with_environment();
         if let Some(directory) = settings.get(RUNTIME_DIR) {
             // Understudy's own launcher reads the name in this process.
             name_runtime_directory(directory.clone());
@@ -125,6 +131,9 @@ impl Arguments {
         let library = product_files::library(self.library.as_deref()).map_err(cannot)?;
         let preloaded = self.preloaded(&library)?;
         let config = settings.check(self.workers, &library, self.allow_unprotected)?;
+        let end = config.time_limit.map(time_limit::end_of).transpose()?;
+        settings.set_time_limit(end.flatten());
+        let requeued = self.requeue.then(RequeuedJob::of_environment).transpose()?;
         let ranks = self.workers + config.spares;
         let (name, arguments) = self
             .program
@@ -136,6 +145,17 @@ impl Arguments {
             true => Start::Ckptd(self.plan(&preloaded, config.spares)?),
             false => Start::Mpirun(self.mpirun_command(ranks)?),
         };
+        if matches!(start, Start::Mpirun(_))
+            && config
+                .checkpoint_on
+                .as_ref()
+                .is_some_and(|it| it.contains(SIGTERM))
+        {
+            return Err(usage(
+                "--checkpoint-on TERM: mpirun kills its job a moment after SIGTERM. Start the job \
+                 with --launcher ckptd, or name another signal.",
+            ));
+        }
         if !self.spans_hosts() {
             settings.check_disk(&config)?;
         }
@@ -160,7 +180,11 @@ impl Arguments {
             workers: self.workers,
             disk: config.disk,
         };
-        attend::run(job, self.progress)
+        let status = attend::run(job, self.progress)?;
+        if let Some(job) = requeued.filter(|_| i32::from(status) == exit_status::CHECKPOINTED) {
+            job.requeue()?;
+        }
+        Ok(ExitCode::from(status))
     }
 
     /// Returns true if ckptd starts the processes.

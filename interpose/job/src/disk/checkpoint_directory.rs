@@ -6,6 +6,7 @@ use crate::{process_info, system_calls};
 use understudy_formats::epochs::epoch_files::{self, EpochFileName, EpochKey};
 use understudy_formats::epochs::epoch_format::{EpochError, JobIdentity};
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::DirBuilderExt;
@@ -14,6 +15,7 @@ use understudy_formats::epochs::owner::{self, ClaimError, DirectoryOwner, OWNER,
 use understudy_formats::private_directories::is_own;
 use understudy_image::store::PageStore;
 use understudy_numbers::Worker;
+use understudy_settings::{Config, Restart};
 
 /// Directory for the files of the workers.
 pub struct CheckpointDirectory {
@@ -31,6 +33,20 @@ fn listing(directory: &Path) -> Vec<String> {
         .filter(|entry| entry.metadata().is_ok_and(|about| is_own(&about)))
         .filter_map(|entry| entry.file_name().into_string().ok())
         .collect()
+}
+
+/// Decides whether a job with `UNDERSTUDY_RESTART=auto` is restarted.
+///
+/// The job is restarted if the directory has a file of each worker of some checkpoint. All
+/// processes decide equally if the directory is shared, since no process writes a checkpoint before
+/// all processes have started.
+pub fn decide_restart(config: &mut Config, workers: u32) {
+    if config.restart == Restart::Auto
+        && let Some(directory) = &config.disk
+        && epoch_files::has_complete_epoch(listing(directory).iter().map(String::as_str), workers)
+    {
+        config.restart = Restart::Always;
+    }
 }
 
 impl CheckpointDirectory {
@@ -111,6 +127,22 @@ impl CheckpointDirectory {
         let names = listing(&self.directory);
         for name in epoch_files::files_of_job(names.iter().map(String::as_str), lineage) {
             let _ = fs::remove_file(self.directory.join(name));
+        }
+    }
+
+    /// Removes all files of earlier runs, including undo logs.
+    ///
+    /// No job continues from these files.
+    pub fn remove_earlier_runs(&self, lineages: impl IntoIterator<Item = u64>) {
+        let lineages: BTreeSet<u64> = lineages.into_iter().collect();
+        let prefixes: Vec<String> = lineages
+            .into_iter()
+            .map(epoch_files::prefix_of_job)
+            .collect();
+        for name in listing(&self.directory) {
+            if prefixes.iter().any(|prefix| name.starts_with(prefix)) {
+                let _ = fs::remove_file(self.directory.join(name));
+            }
         }
     }
 

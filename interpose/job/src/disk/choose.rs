@@ -22,12 +22,28 @@ pub struct ChosenCheckpoint {
     pub loaded: LoadedCheckpoint,
 }
 
-/// Returns the newest checkpoint of which any worker has a file.
-pub fn newest(disk: &DiskLevel, comm: RealComm, worker: Worker) -> mpi::Result<Option<EpochKey>> {
-    Ok(gather_from_all(comm, &disk.places.keys(worker))?
-        .into_iter()
-        .flatten()
-        .max())
+/// Returns the checkpoints of which each process's worker has a file.
+pub fn keys_of_all(
+    disk: &DiskLevel,
+    comm: RealComm,
+    worker: Worker,
+) -> mpi::Result<Vec<Vec<EpochKey>>> {
+    gather_from_all(comm, &disk.places.keys(worker))
+}
+
+/// True if all workers have a file of some checkpoint.
+pub fn is_any_complete(by_worker: &[Vec<EpochKey>]) -> bool {
+    let Some((first, others)) = by_worker.split_first() else {
+        return false;
+    };
+    let is_everywhere = |key| others.iter().all(|keys| keys.contains(key));
+    first.iter().any(is_everywhere)
+}
+
+/// True if the processes pass different values.
+pub fn differs(comm: RealComm, own: bool) -> mpi::Result<bool> {
+    let least = comm.allreduce_min_max(Extreme::Least, &[u64::from(own), u64::from(!own)])?;
+    Ok(least == [0, 0])
 }
 
 /// Selects and loads a checkpoint, over all processes of `comm`.

@@ -3,6 +3,7 @@
 
 use super::checkpoint_directory::{CheckpointDirectory, explain};
 use super::load::LoadedCheckpoint;
+use super::progress::set_last_complete;
 use super::writer::{WriteOutcome, Writer};
 use super::{identity, static_file};
 use crate::runtime_state::StateCell;
@@ -10,6 +11,7 @@ use crate::{process_info, system_calls};
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 use understudy_catalogue::message;
 use understudy_formats::epochs::epoch_files::{self, EpochKey};
 use understudy_formats::epochs::epoch_format::JobIdentity;
@@ -27,6 +29,8 @@ pub struct DiskLevel {
     pub start: u64,
     /// Generation number in the keys of checkpoints, to which the number of recoveries is added.
     pub base: u64,
+    /// True if the job was restarted from disk.
+    pub is_restart: bool,
     pub writer: Option<Writer>,
     /// Checkpoint that is being written.
     pub writing: Option<EpochKey>,
@@ -34,6 +38,8 @@ pub struct DiskLevel {
     pub written: Option<EpochKey>,
     /// Key for the checkpoint of the current cut, if it is to be written.
     pub due: Option<EpochKey>,
+    /// Time of the last cut.
+    pub cut: Instant,
     /// Checkpoints of which this worker has a file or is writing one.
     pub own_keys: BTreeSet<EpochKey>,
     /// Checkpoints of which all workers have whole files.
@@ -75,10 +81,12 @@ impl DiskLevel {
             lineage,
             start: lineage,
             base: 0,
+            is_restart: false,
             writer: None,
             writing: None,
             written: None,
             due: None,
+            cut: Instant::now(),
             own_keys: BTreeSet::new(),
             complete_keys: BTreeSet::new(),
             trouble: None,
@@ -163,6 +171,15 @@ impl DiskLevel {
             _ => {}
         }
         self.is_trouble_reported = first.is_some();
+    }
+
+    /// Records that all workers have a file of a checkpoint.
+    pub fn complete(&mut self, key: EpochKey, worker: Worker) {
+        if self.complete_keys.insert(key) {
+            log::debug!("checkpoint {} is complete on disk", key.epoch);
+            set_last_complete(key.epoch);
+            self.prune(worker);
+        }
     }
 
     /// Removes files of this worker that are not needed any more.

@@ -6,6 +6,7 @@
 //! its directory is synchronised.
 #![allow(unsafe_code)]
 
+use super::progress::set_time_to_disk;
 use super::static_file::StaticFile;
 use crate::system_calls;
 use understudy_formats::epochs::epoch_files::PARTIAL_SUFFIX;
@@ -18,6 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::time::Instant;
 use understudy_formats::private_directories::create_anew;
 use understudy_image::absent_pages::PageSums;
 use understudy_image::pages::PageIndex;
@@ -114,6 +116,8 @@ fn checked<'a>(page: PageIndex, sum: u64, content: &'a [u8], what: &str) -> io::
 pub struct WriteJob {
     pub directory: PathBuf,
     pub name: String,
+    /// Time of the cut.
+    pub cut: Instant,
     pub head: EpochHead,
     pub state: Vec<u8>,
     /// Pages of `head.runs`.
@@ -230,6 +234,7 @@ fn write(job: &WriteJob, stop: &AtomicBool) -> WriteOutcome {
     job.files.iter().try_for_each(|&file| sync(file))?;
     let length = write_file(job, stop)?;
     File::open(&job.directory)?.sync_all()?;
+    set_time_to_disk(job.cut.elapsed());
     Ok(length)
 }
 

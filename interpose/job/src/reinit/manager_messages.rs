@@ -18,7 +18,8 @@ use understudy_formats::proc_stat;
 use understudy_mpi::{call, library};
 use understudy_numbers::{ProcessNumber, Worker};
 use understudy_wire::line::{
-    self, Boards, Hello, LINE_VARIABLE, Line, LineSocket, ProcessPlace, ToManager, ToProcess,
+    self, Boards, CheckpointRequest, Hello, LINE_VARIABLE, Line, LineSocket, ProcessPlace,
+    ToManager, ToProcess,
 };
 
 // The crates understudy-mpi and understudy-wire do not depend on each other, so both define the
@@ -327,6 +328,22 @@ pub fn spare_deaths() -> u32 {
     LINES
         .get()
         .map_or(0, |lines| lines.page.spare_deaths.load(Ordering::Acquire))
+}
+
+/// True if this process is connected to its node manager.
+pub fn is_connected() -> bool {
+    LINES.get().is_some()
+}
+
+/// Returns the last request for a checkpoint on disk.
+pub fn checkpoint_request() -> Option<CheckpointRequest> {
+    let number = lines().page.checkpoint_request.load(Ordering::Acquire);
+    CheckpointRequest::from_number(number)
+}
+
+/// Reports that this process has got a signal that requests a checkpoint on disk.
+pub fn request_checkpoint(signal: c_int) {
+    send(&ToManager::RequestCheckpoint { signal });
 }
 
 /// Returns the time at which each signal was last forwarded to all ranks.

@@ -12,7 +12,7 @@ use crate::generated::{Proc, real};
 use crate::handles::VirtComm;
 use crate::objects::session::{self, WorldModel};
 use crate::objects::{attribute, comm};
-use crate::{abort, clock, job, reinit, spare, system_calls, world};
+use crate::{abort, clock, job, reinit, requested_checkpoint, spare, system_calls, world};
 use std::ffi::{c_char, c_int};
 use std::sync::atomic::{AtomicI32, Ordering};
 use understudy_catalogue::message;
@@ -88,6 +88,7 @@ pub(super) fn initialise(
 fn begin(rt: &Runtime, required: c_int, set_level: impl FnOnce(c_int)) -> c_int {
     crate::fault::point("init.begin", understudy_numbers::Epoch::NONE);
     spare::begin();
+    requested_checkpoint::start(spare::is_worker());
     let mut provided = 0;
     let requested = required.clamp(THREAD_SINGLE, THREAD_FUNNELED);
     let rc = reinit::initialise(rt, requested, &mut provided, &spare::SPARE_FUNCTIONS);

@@ -8,7 +8,7 @@ use crate::headroom;
 use crate::objects::comm::freed;
 use crate::static_data::new_phases;
 use crate::{Runtime, recovery};
-use crate::{copies, drained, journal, requests, user, world};
+use crate::{copies, drained, journal, requested_checkpoint, requests, user, world};
 use understudy_mpi as mpi;
 use understudy_mpi::comm::Extreme;
 use understudy_policy::cut_agreement::{
@@ -16,6 +16,7 @@ use understudy_policy::cut_agreement::{
     VOTE_NUMBERS,
 };
 use understudy_policy::memory_demand::{MemoryClaim, MemoryShortage, shortage};
+use understudy_settings::CheckpointCause;
 
 /// Message for a failed exchange.
 const NO_AGREEMENT: &str = "the workers cannot agree on a checkpoint";
@@ -23,12 +24,13 @@ const NO_AGREEMENT: &str = "the workers cannot agree on a checkpoint";
 /// Agrees with all workers on whether a checkpoint is taken here.
 ///
 /// `is_regular` is as in [`journal::may_end`]. `None` at a cut that is not at a cut point, where no
-/// set-up phase ends or begins.
+/// set-up phase ends or begins. The second result is the cause of a request for a checkpoint that
+/// must be on disk at once.
 pub fn agree(
     rt: &Runtime,
     ability: CutAbility,
     is_regular: Option<bool>,
-) -> Result<CutDecision, Rewound> {
+) -> Result<(CutDecision, Option<CheckpointCause>), Rewound> {
     let mappings = user::shared_mappings(rt);
     let claim = match ability {
         CutAbility::Now => copies::claim(rt),
@@ -57,11 +59,18 @@ pub fn agree(
         }
         let (worker, world) = (world::worker(rt), world::get(rt));
         let epoch = copies::next_epoch(rt);
-        disk::evaluate_reports(rt, votes.disk, worker, epoch, world.recoveries);
+        disk::evaluate_reports(
+            rt,
+            votes.disk,
+            worker,
+            epoch,
+            world.recoveries,
+            votes.request.is_some(),
+        );
         journal::set_agreed(rt, votes.may_end_phase);
         new_phases::set_agreed(rt, votes.may_begin_phase);
     }
-    Ok(decision)
+    Ok((decision, votes.request))
 }
 
 fn own_vote(
@@ -78,6 +87,7 @@ fn own_vote(
         may_begin_phase: is_regular.is_some() && new_phases::may_begin(rt),
         shared_mappings,
         disk: disk::report(rt, &mut copies::replicas(rt).store, epoch),
+        request: requested_checkpoint::pending(),
         captured_pages: claim.captured,
         pages_for_each: claim.pages_for_each(&world.redundancy, headroom::workers_on_node(rt)),
     }

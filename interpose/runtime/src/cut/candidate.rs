@@ -20,7 +20,7 @@ use crate::static_data::{self, new_phases};
 use crate::{Runtime, recovery};
 use crate::{
     annotations, checkpoint, checkpoint_watchdog, copies, errors, headroom, journal, process_info,
-    work_flags, world,
+    requested_checkpoint, work_flags, world,
 };
 use std::ffi::c_int;
 use std::time::Instant;
@@ -35,6 +35,7 @@ const NO_VOTE: &str = "the workers cannot agree on a cut";
 /// All workers have passed equal sequences of candidates, so this vote is under way in all of them.
 pub fn finish(rt: &Runtime) -> Result<(), Rewound> {
     checkpoint_watchdog::end();
+    requested_checkpoint::end();
     anywhere::finish(rt);
     while schedule::state(rt).vote.is_some() {
         if advance_vote(rt)?.is_some() {
@@ -200,6 +201,7 @@ fn own_vote(rt: &Runtime) -> CandidateVote {
         copies::prepare(rt);
     }
     let is_due = is_over
+        || requested_checkpoint::pending().is_some()
         || state.pace.poll_warning(state.last)
         || headroom::is_memory_released()
         || copies::has_deferred(rt)

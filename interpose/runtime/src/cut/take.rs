@@ -1,7 +1,7 @@
 //! Steps of a cut: agreement, bookmark exchange, drain and checkpoint.
 
 use super::agree::agree;
-use super::shortage;
+use super::{requested, shortage};
 use crate::arch::{self, Rewound, mpi_lock};
 use crate::drain;
 use crate::objects::tool::written;
@@ -10,7 +10,7 @@ use crate::requests::{self, RequestKind};
 use crate::{Runtime, recovery};
 use crate::{
     abort, checkpoint, checkpoint_watchdog, completion, copies, fault, process_info, protection,
-    schedule, static_data, user, world,
+    requested_checkpoint, schedule, static_data, user, world,
 };
 use std::time::Instant;
 use understudy_catalogue::message;
@@ -47,7 +47,8 @@ pub(super) fn take_at(rt: &Runtime, candidate: bool) -> Result<(), Rewound> {
     completion::reap_orphans(rt)?;
     let are_even = recovery::check_own(rt, window::quiesce(rt), NO_QUIET)?;
     let (ability, objection) = ability(rt, are_even)?;
-    let decision = agree(rt, ability, candidate.then(|| is_regular(rt)))?;
+    let arrived = Instant::now();
+    let (decision, request) = agree(rt, ability, candidate.then(|| is_regular(rt)))?;
     if decision != CutDecision::Take {
         user::resume_threads(rt);
         recovery::resume_devices(rt);
@@ -74,6 +75,10 @@ pub(super) fn take_at(rt: &Runtime, candidate: bool) -> Result<(), Rewound> {
                 state.refusals = 0;
             }
             checkpoint_watchdog::begin(rt, epoch, world::worker(rt), world::get(rt).process);
+            requested_checkpoint::record_worker();
+            if let Some(cause) = request {
+                requested::conclude(rt, cause, arrived)?;
+            }
         }
         CutDecision::Postpone => {
             log::debug!(

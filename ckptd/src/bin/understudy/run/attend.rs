@@ -5,12 +5,11 @@ use super::progress::{Progress, ProgressDisplay};
 use super::settings::Settings;
 use super::start::{Running, Start};
 use super::verdict::{Verdict, verdict};
-use crate::outcome::{Failure, Outcome};
+use crate::outcome::Failure;
 use crossbeam_channel::{Receiver, select, tick};
 use std::fs::DirEntry;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 use understudy_catalogue::exit_status;
@@ -110,7 +109,7 @@ pub struct Job {
 }
 
 /// Starts a job, reports its progress, and returns its exit status.
-pub fn run(job: Job, progress: Progress) -> Outcome {
+pub fn run(job: Job, progress: Progress) -> Result<u8, Failure> {
     let mut record = Record::begin(&job.events);
     let mut display = ProgressDisplay::new(progress);
     let Running { end, signal, pumps } = job.start.run(display.terminal().as_ref())?;
@@ -150,7 +149,7 @@ pub fn run(job: Job, progress: Progress) -> Outcome {
         _ => status,
     };
     record.end(status, end.signal);
-    Ok(ExitCode::from(status))
+    Ok(status)
 }
 
 /// Reports progress until the launcher ends, and returns its result.
@@ -195,8 +194,10 @@ fn conclude(
     // If events could not be written, their absence proves nothing.
     let are_events_incomplete = has_torn_headers(events.path()) || !has_room(events.path());
     let mut verdict = verdict(state, end.launcher, are_events_incomplete);
-    // A signal replaces the verdict unless the job has completed in the meantime.
-    let was_ended = end.signal != 0 && (verdict.status != 0 || state.is_none());
+    // A signal replaces the verdict unless the job has completed in the meantime, or has stopped
+    // with a checkpoint that the signal has requested.
+    let has_stopped = i32::from(verdict.status) == exit_status::CHECKPOINTED;
+    let was_ended = end.signal != 0 && !has_stopped && (verdict.status != 0 || state.is_none());
     if was_ended {
         verdict = Verdict {
             status: 128 + end.signal as u8,

@@ -9,8 +9,11 @@ use rustix::rand::GetRandomFlags;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::Path;
+use std::time::SystemTime;
 use understudy_report::count;
-use understudy_settings::{Config, Form, PREFIX, SECRET, SETTINGS, present_name, unknown};
+use understudy_settings::{
+    Config, Form, PREFIX, SECRET, SETTINGS, TimeLimit, present_name, unknown,
+};
 
 /// Values of settings by variable: from options, and from the environment.
 pub struct Settings {
@@ -36,6 +39,13 @@ impl clap::Args for Settings {
                         .value_parser(clap::builder::OsStringValueParser::new()),
                 ),
                 Form::Switch => command.arg(arg.action(ArgAction::SetTrue)),
+                Form::SwitchOr(value) => command.arg(
+                    arg.value_name(value)
+                        .num_args(0..=1)
+                        .require_equals(true)
+                        .default_missing_value("1")
+                        .value_parser(clap::builder::OsStringValueParser::new()),
+                ),
                 Form::Variable => command,
             };
         }
@@ -50,7 +60,7 @@ impl clap::Args for Settings {
 impl clap::FromArgMatches for Settings {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let value = |variable, form| match form {
-            Form::Value(_) => matches.get_one::<OsString>(variable).cloned(),
+            Form::Value(_) | Form::SwitchOr(_) => matches.get_one::<OsString>(variable).cloned(),
             Form::Switch => matches.get_flag(variable).then(|| "1".into()),
             Form::Variable => None,
         };
@@ -96,6 +106,19 @@ impl Settings {
     /// Returns the value of a variable unless it is empty.
     pub fn get(&self, variable: &str) -> Option<&OsString> {
         self.all.get(variable).filter(|value| !value.is_empty())
+    }
+
+    /// Sets the end of the job, on which all processes agree then.
+    pub fn set_time_limit(&mut self, end: Option<SystemTime>) {
+        let variable = "UNDERSTUDY_TIME_LIMIT".to_owned();
+        match end {
+            Some(end) => drop(self.all.insert(variable, TimeLimit::text_of(end).into())),
+            // The launcher's environment may contain the variable as well.
+            None if self.all.contains_key(&variable) => {
+                self.all.insert(variable, OsString::new());
+            }
+            None => {}
+        }
     }
 
     /// Returns all values as the ranks will read them.
