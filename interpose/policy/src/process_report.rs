@@ -57,7 +57,7 @@ pub struct KeptReplicas {
     pub has_own: bool,
     /// Layers (`1 << layer`) in which the process has the replica that the worker stored.
     ///
-    /// These are the layers at `epoch`.
+    /// Counted at `epoch`.
     pub layers: u64,
     /// Epoch of the replicas, the last committed one.
     pub epoch: Epoch,
@@ -72,7 +72,7 @@ pub struct KeptReplicas {
 }
 
 impl ProcessReport {
-    /// True if the worker of this process stores the replica of a layer at this epoch.
+    /// True if this process stores the replica of a layer at this epoch.
     ///
     /// The caller checks that the process has replicas of the epoch.
     pub fn stores(&self, layer: usize, epoch: Epoch) -> bool {

@@ -119,12 +119,17 @@ fn a_survivor_with_a_damaged_image_gets_its_replica_from_its_buddy() {
     verdicts.assert_all_good();
 }
 
+/// Fault that kills a rank at a fault point of a checkpoint.
+fn death(rank: u32, point: &str, checkpoint: u64) -> String {
+    format!("kill rank={rank} at={point} epoch={checkpoint}")
+}
+
 /// Faults that kill these ranks at a fault point of the third checkpoint.
 ///
 /// The delay lets all of them reach the point before a failure is detected.
 fn deaths(ranks: &[u32], point: &str) -> String {
-    let death = |rank: &u32| format!("kill rank={rank} at={point} epoch=3 delay=40ms");
-    ranks.iter().map(death).collect::<Vec<_>>().join("; ")
+    let delayed = |&rank: &u32| death(rank, point, 3) + " delay=40ms";
+    ranks.iter().map(delayed).collect::<Vec<_>>().join("; ")
 }
 
 /// Kills two workers at a fault point; judges if the job survives with two replicas.
@@ -233,13 +238,12 @@ fn both_replicas_are_rebuilt_after_a_recovery() {
 #[test]
 fn a_lost_replica_is_sent_with_the_next_checkpoint() {
     let case = programs::short_heat2d();
-    let buddy_dies = "kill rank=1 at=commit.end epoch=3";
-    let after = |fault: &str| {
-        let fault = format!("{buddy_dies}; {fault}");
-        job(&case, "1", &fault).interval("50ms").run()
+    let worker_0_dies_at = |point| {
+        let faults = [death(1, "commit.end", 3), death(0, point, 4)].join("; ");
+        job(&case, "1", &faults).interval("50ms").run()
     };
-    assert_survived(&after("kill rank=0 at=commit.end epoch=4"), &case, &[1, 0]);
-    let lost = after("kill rank=0 at=ship.half epoch=4");
+    assert_survived(&worker_0_dies_at("commit.end"), &case, &[1, 0]);
+    let lost = worker_0_dies_at("ship.half");
     assert_lost(
         &lost,
         &["worker 0 (rank 0 on", "had not yet received its replica"],

@@ -34,7 +34,7 @@ pub fn lacking_layers(rt: &Runtime) -> u64 {
         .map_or(0, |keep| lacking(rt, &keep.own, &keep.stored))
 }
 
-/// True if lost replicas of this worker, or of any worker in a joining process, can be deferred.
+/// True if this process permits that lost replicas are deferred.
 ///
 /// The next checkpoint then comes at the next call, and the worker's own replica has all pages.
 pub fn can_defer(rt: &Runtime) -> bool {

@@ -145,7 +145,8 @@ impl PendingCheckpoint {
 
     /// Starts to send the changed pages, without checksums, to buddies without a query.
     ///
-    /// A whole image is sent later, with the checksums. With parity, nothing can be sent before the changes of the parity are computed.
+    /// A whole image is sent later, with the checksums. With parity, nothing can be sent before the
+    /// changes of the parity are computed.
     pub fn ship_copies(&mut self, rt: &Runtime, store: &PageStore) -> mpi::Result<()> {
         if world::get(rt).redundancy.is_parity() {
             return Ok(());
