@@ -225,7 +225,9 @@ fn a_second_sigterm_ends_the_job_at_once() {
     );
 }
 
-/// Repeats a command under a time limit until the job is done; returns the number of legs.
+/// Repeats a command under a time limit until the job is done.
+///
+/// Returns the number of legs.
 fn run_in_legs(program: &[&str], limit: &str) -> usize {
     let work = work();
     let path = work.path();
