@@ -367,9 +367,11 @@ def recover_once(bench, static, dynamic, wait_s=0, lost_host=False, **settings):
             hosts.lose()
         else:
             os.kill(victim, signal.SIGKILL)
-        # Process numbers of two hosts can be equal.
-        of_replacement = (lambda line: line[3] > killed) if lost_host else (lambda line: line[1] != victim)
-        *_, resumed = jobs.wait_until(lambda: line_of_1(of_replacement),
+        def is_of_replacement(line):
+            # Process numbers of two hosts can be equal.
+            return line[3] > killed if lost_host else line[1] != victim
+
+        *_, resumed = jobs.wait_until(lambda: line_of_1(is_of_replacement),
                                       "process that takes over from worker 1")
         if lost_host:
             time.sleep(1)  # the next checkpoint restores the replicas
@@ -382,7 +384,8 @@ def recover_once(bench, static, dynamic, wait_s=0, lost_host=False, **settings):
         if event["type"] == "stage" and event["stage"] in STAGES and event["rank"] == (2 if event["stage"] in ("fetch", "load", "reprotect") else 0):
             phases[event["stage"]] = event["ns"] * 1e-9
     phases["first iteration"] = (resumed - resume["at"]) * 1e-9
-    commits = [event["at"] for event in events if event["type"] == "commit" and event["at"] > resume["at"]]
+    commits = [event["at"] for event in events
+               if event["type"] == "commit" and event["at"] > resume["at"]]
     if commits:
         phases["replicas complete"] = (commits[0] - killed) * 1e-9
     return phases
@@ -393,7 +396,7 @@ RECOVERIES = {
     "": ({}, (0.08, 0.2)),
     ", no spare": ({"SPARES": 0}, (None, None)),
     # The second of two hosts is lost; replicas of both workers have to be restored.
-    ", host lost": ({"lost_host": True, "SPARES": 0, "INTERVAL": "1s"}, (0.15, 0.6)),
+    ", host lost": ({"lost_host": True, "wait_s": 4, "SPARES": 0, "INTERVAL": "1s"}, (0.15, 0.6)),
     # After this time the set-up has been replayed for comparison, and replicas are reduced.
     ", set-up replayed": ({"wait_s": 15, "STATIC": "replay"}, (0.1, 0.4)),
 }

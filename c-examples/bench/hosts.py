@@ -22,7 +22,8 @@ class Hosts:
     def __enter__(self):
         line = ["unshare", *NAMESPACES, "--fork", "--kill-child", "--mount-proc", "sh", SCRIPT,
                 "first", self.directory, self.names[0][:-1], str(len(self.names))]
-        self.first = subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.first = subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                      text=True)
         if self.first.stdout.readline() != "ready\n":
             raise jobs.Failed("hosts need namespaces, and therefore root")
         return self
@@ -34,11 +35,10 @@ class Hosts:
 
     def on_first(self):
         """Command line that runs its arguments on the first host."""
-        pid = self.first.pid
-        of_child = [f"--pid=/proc/{pid}/ns/pid_for_children"]
-        first = jobs.children(pid)[0]
-        own = [f"--{kind}=/proc/{first}/ns/{name}" for kind, name in (("net", "net"), ("uts", "uts"), ("mount", "mnt"))]
-        return ["nsenter", *own, *of_child, "--wdns=/", "env", f"TMPDIR={self.directory}/tmp"]
+        namespaces = f"/proc/{self.first.pid}/ns"
+        entered = (("net", "net"), ("uts", "uts"), ("mount", "mnt"), ("pid", "pid_for_children"))
+        options = [f"--{kind}={namespaces}/{name}" for kind, name in entered]
+        return ["nsenter", *options, "--wdns=/", "env", f"TMPDIR={self.directory}/tmp"]
 
     def run(self, understudy, spares):
         """Command line of `understudy run` with one worker on each host."""

@@ -62,8 +62,11 @@ pub fn defer(rt: &Runtime, [sent, received]: [u64; 2]) {
     }
 }
 
-/// True if a buddy of this worker has no replica of it.
-pub fn has_deferred(rt: &Runtime) -> bool {
+/// True if a buddy lacks the replica of this worker.
+///
+/// False while a pending checkpoint sends it.
+pub fn needs_checkpoint(rt: &Runtime) -> bool {
     let keep = rt.copies.keep.borrow();
-    keep.as_ref().is_some_and(|keep| keep.whole_layers != 0)
+    keep.as_ref()
+        .is_some_and(|keep| keep.whole_layers != 0 && keep.pending.is_none())
 }

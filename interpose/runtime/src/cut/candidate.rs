@@ -204,7 +204,7 @@ fn own_vote(rt: &Runtime) -> CandidateVote {
         || requested_checkpoint::pending().is_some()
         || state.pace.poll_warning(state.last)
         || headroom::is_memory_released()
-        || copies::has_deferred(rt)
+        || copies::needs_checkpoint(rt)
         || journal::take_cut_request(rt)
         || new_phases::is_cut_requested(rt);
     let candidates = state.schedule.candidates;
