@@ -243,7 +243,7 @@ fn a_lost_replica_is_sent_with_the_next_checkpoint() {
         job(&case, "1", &faults).interval("50ms").run()
     };
     assert_survived(&worker_0_dies_at("commit.end"), &case, &[1, 0]);
-    let lost = worker_0_dies_at("ship.half");
+    let lost = worker_0_dies_at("ship.begin");
     assert_lost(
         &lost,
         &["worker 0 (rank 0 on", "had not yet received its replica"],
