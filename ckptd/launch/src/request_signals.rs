@@ -4,13 +4,8 @@
 //! each other quickly are therefore one request.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
-use understudy_settings::CheckpointCause;
-
-/// Time in which a signal repeats the request of an equal signal.
-///
-/// The runtime has an equal constant.
-const REPETITION_TIME: Duration = Duration::from_secs(2);
+use std::time::Instant;
+use understudy_settings::{CheckpointCause, REPETITION_TIME};
 
 /// Meaning of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +47,7 @@ impl RequestSignals {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     #[test]
     fn a_second_stop_ends_the_job_and_quick_signals_are_one_request() {

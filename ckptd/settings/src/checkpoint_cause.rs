@@ -4,6 +4,10 @@ use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use understudy_formats::duration::parse_duration;
 
+/// Time in which a signal repeats an earlier request.
+///
+/// Batch systems signal every process of a job, some processes more than once.
+pub const REPETITION_TIME: Duration = Duration::from_secs(2);
 /// Time for a requested checkpoint if the user names none: Slurm's default for `KillWait`.
 const DEFAULT_GRACE: Duration = Duration::from_secs(30);
 /// Signals that may request a checkpoint, by the names in the setting.

@@ -14,7 +14,7 @@ mod settings_table;
 mod unknown;
 mod values;
 
-pub use checkpoint_cause::{CheckpointCause, CheckpointSignals, TimeLimit};
+pub use checkpoint_cause::{CheckpointCause, CheckpointSignals, REPETITION_TIME, TimeLimit};
 pub use config::Config;
 pub use setting::{Form, PREFIX, SECRET, Setting, present_name};
 pub use settings_table::SETTINGS;

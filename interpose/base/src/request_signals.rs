@@ -6,13 +6,7 @@
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
-use understudy_settings::CheckpointCause;
-
-/// Time in which a second stop signal repeats the request of the first.
-///
-/// The launcher has an equal constant.
-const REPETITION_TIME: Duration = Duration::from_secs(2);
+use understudy_settings::{CheckpointCause, REPETITION_TIME};
 
 /// Claimed signals; bit `n - 1` is signal `n`.
 static CLAIMED: AtomicU64 = AtomicU64::new(0);

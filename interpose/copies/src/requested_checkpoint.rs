@@ -17,7 +17,7 @@ use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use understudy_catalogue::{exit_status, message};
 use understudy_image::threads::with_signals_blocked;
-use understudy_settings::{CheckpointCause, Config, Restart, TimeLimit};
+use understudy_settings::{CheckpointCause, Config, REPETITION_TIME, Restart, TimeLimit};
 
 /// Time between two polls for requests.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -27,8 +27,6 @@ const CUT_REQUEST_INTERVAL: Duration = Duration::from_millis(250);
 const LIMIT_MARGIN: Duration = Duration::from_secs(10);
 /// Longest time before the time limit at which an older checkpoint counts.
 const MAX_LIMIT_GRACE_END: Duration = Duration::from_secs(1);
-/// Time for which a signal repeats the request that has been fulfilled.
-const REPETITION_TIME: Duration = Duration::from_secs(2);
 /// Delay of all processes but one, which reports why the job ends.
 const REPORT_DELAY: Duration = Duration::from_millis(500);
 

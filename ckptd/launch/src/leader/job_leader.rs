@@ -267,8 +267,7 @@ impl JobLeader {
             SignalMeaning::Request if has_resumed => {
                 log::info!("{cause} requests a checkpoint");
                 let time_us = realtime_ns() / 1000;
-                let order = JobOrder::RequestCheckpoint { signal, time_us };
-                self.send_to_all(&Order::Job(order));
+                self.send(JobOrder::RequestCheckpoint { signal, time_us });
             }
             SignalMeaning::Request if cause.stops() => {
                 self.handle_event(Event::Abort(cause.status_without_checkpoint()));
