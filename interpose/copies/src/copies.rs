@@ -42,7 +42,7 @@ pub use commitment::{
     is_reduced, post_receives, prepare, record_replicas, recovery_costs, resolve, ship,
 };
 pub use deduplication::share_equal_pages;
-pub use deferred::{all_layers, can_defer, defer, lacking_layers, needs_checkpoint};
+pub use deferred::{can_defer, defer, lacking_layers, needs_checkpoint};
 pub use own_replica::{
     committed_age, committed_epoch, discard_all, next_epoch, replace_own, replicas, try_replicas,
 };

@@ -268,7 +268,7 @@ fn failure_of(
     // With parity, the buddy also contributes its own pages.
     let (is_parity, all) = (
         input.redundancy.is_parity(),
-        (1 << input.redundancy.layers(buddy)) - 1,
+        input.redundancy.all_layers(buddy),
     );
     let has_it = |takeover: &&Takeover| match is_parity {
         true => takeover.has_own && takeover.layers == all,
@@ -295,14 +295,19 @@ fn rebuilds(
     takeovers: &Takeovers,
     epoch: Epoch,
 ) -> (Vec<ReplicaRebuild>, Vec<ReplicaRebuild>) {
-    let is_gone = |copy: &ReplicaRebuild| {
-        let (process, has_it) = match (input.report_of(copy.at), takeovers.get(copy.at)) {
-            (Some(report), _) => (report.process, report.stores(copy.layer, epoch)),
-            (None, Some(takeover)) => (takeover.process, takeover.layers & (1 << copy.layer) != 0),
-            (None, None) => return true,
-        };
-        !has_it || input.is_damaged(copy.worker, process)
+    let holder = |copy: &ReplicaRebuild| match (input.report_of(copy.at), takeovers.get(copy.at)) {
+        (Some(report), _) => Some((report.process, report.stores(copy.layer, epoch))),
+        (None, Some(takeover)) => {
+            let has_it = takeover.layers & (1 << copy.layer) != 0;
+            Some((takeover.process, has_it))
+        }
+        (None, None) => None,
     };
+    let is_damaged = |copy: &ReplicaRebuild| {
+        holder(copy).is_some_and(|(process, _)| input.is_damaged(copy.worker, process))
+    };
+    let is_gone =
+        |copy: &ReplicaRebuild| holder(copy).is_none_or(|(_, has_it)| !has_it) || is_damaged(copy);
     let mut all = all_replicas(input.redundancy, input.workers().len() as u32);
     // Lost parity is computed anew from the pages of all workers that it covers.
     let mut is_lost_at = vec![false; input.workers().len()];
@@ -311,12 +316,6 @@ fn rebuilds(
     }
     let is_parity = input.redundancy.is_parity();
     all.retain(|copy| is_gone(copy) || is_parity && is_lost_at[copy.at.index()]);
-    let is_damaged = |copy: &ReplicaRebuild| {
-        let report = input.report_of(copy.at).map(|report| report.process);
-        let successor = takeovers.get(copy.at).map(|takeover| takeover.process);
-        let process = report.or(successor);
-        process.is_some_and(|process| input.is_damaged(copy.worker, process))
-    };
     let can_defer = input.can_defer_replicas();
     all.into_iter()
         .partition(|copy| !can_defer || is_damaged(copy))

@@ -67,6 +67,11 @@ impl Redundancy {
         }
     }
 
+    /// Returns all layers of this worker, as bits `1 << layer`.
+    pub fn all_layers(&self, worker: Worker) -> u64 {
+        (1 << self.layers(worker)) - 1
+    }
+
     /// Returns the maximum number of layers of a worker.
     pub fn max_layers(&self) -> usize {
         match &self.layers {

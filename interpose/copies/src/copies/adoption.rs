@@ -1,6 +1,6 @@
 //! Adoption of the replicas that a dead process has left ([`super::persistent_store`]).
 
-use super::deferred::{all_layers, lacking};
+use super::deferred::lacking;
 use super::own_replica::replicas;
 use super::persistent_store::{
     ForeignStore, PersistentStore, ReplicaRecord, ReplicaSet, STORE_CONFIG,
@@ -10,7 +10,7 @@ use super::replica::Replica;
 use super::replicas::Replicas;
 use crate::Runtime;
 use crate::reinit::ReplicaStoreFiles;
-use crate::{peers, reinit, system_calls};
+use crate::{peers, reinit, system_calls, world};
 use bincode::config::standard;
 use std::fs::File;
 use std::io;
@@ -192,7 +192,7 @@ fn adopt_store(rt: &Runtime, store: ForeignStore, keep: &mut Replicas) -> Option
     (keep.own, keep.stored) = parts(committed).unwrap_or_else(none);
     let inherited = parts(whole);
     let later = inherited.as_ref().map(|(own, _)| own);
-    let all_layers = all_layers(rt, worker);
+    let all_layers = world::get(rt).redundancy.all_layers(worker);
     let got = AdoptedReplicas {
         worker,
         process,

@@ -7,7 +7,6 @@
 use super::own_replica::replicas;
 use super::replica::Replica;
 use crate::{Runtime, process_info, world};
-use understudy_numbers::Worker;
 use understudy_settings::{Interval, StaticData};
 
 /// Returns the layers (`1 << layer`) of which `stored` lacks the replica of the epoch of `own`.
@@ -20,11 +19,6 @@ pub fn lacking(rt: &Runtime, own: &Replica, stored: &[Replica]) -> u64 {
     let epoch = own.image.epoch();
     let bit = |(layer, copy): (usize, &Replica)| u64::from(copy.image.epoch() != epoch) << layer;
     stored.iter().enumerate().map(bit).sum()
-}
-
-/// Returns all layers (`1 << layer`) in which a worker stores replicas.
-pub fn all_layers(rt: &Runtime, worker: Worker) -> u64 {
-    (1 << world::get(rt).redundancy.layers(worker)) - 1
 }
 
 /// Returns the layers (`1 << layer`) whose replica this worker does not store.

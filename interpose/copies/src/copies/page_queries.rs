@@ -31,6 +31,8 @@ enum QueryProgress {
     Due(PageQueryKind),
     /// Pages that have been queried.
     Sent { pages: Vec<PageRun>, is_all: bool },
+    /// The whole image is to be sent instead, to a buddy without a replica.
+    WholeImage,
     /// No further query.
     Over,
 }
@@ -47,8 +49,6 @@ pub struct PageQueries {
 
 impl PageQueries {
     /// Determines the queries to make for a checkpoint.
-    ///
-    /// Whole images are sent without a query.
     pub fn determine(rt: &Runtime, delta: &Delta, parts: &CheckpointParts) -> PageQueries {
         let setting = match world::get(rt).redundancy.is_parity() {
             // Only parity is sent, and its pages do not equal any worker's pages.
@@ -65,7 +65,7 @@ impl PageQueries {
         let progress =
             |(layer, history): (usize, &QueryHistory)| match parts.whole_layers & (1 << layer) {
                 0 => question(history),
-                _ => QueryProgress::Over,
+                _ => QueryProgress::WholeImage,
             };
         let histories = parts.query_histories.iter().enumerate();
         let layers: Vec<QueryProgress> = histories.map(progress).collect();
@@ -77,7 +77,7 @@ impl PageQueries {
         }
     }
 
-    /// True if no query about this layer is due or unanswered.
+    /// True if nothing about this layer is to be sent or awaited.
     pub fn is_over(&self, layer: usize) -> bool {
         self.layers
             .get(layer)
@@ -91,7 +91,7 @@ impl PageQueries {
 
     /// Sends queries, receives answers, and sends the pages that the buddies do not have.
     ///
-    /// Advances as far as possible.
+    /// Sends whole images, too. Advances as far as possible.
     ///
     /// The checksums must have been stored.
     pub fn advance(
@@ -124,6 +124,12 @@ impl PageQueries {
                     })
                 }
                 Some(QueryProgress::Sent { .. }) => None,
+                Some(QueryProgress::WholeImage) => {
+                    transfer.set_image(&parts.own.image.after(delta), state.clone(), parts.store);
+                    transfer.ship(comm, to)?;
+                    self.layers[layer] = QueryProgress::Over;
+                    continue;
+                }
             };
             if let Some((wanted, is_all)) = query {
                 transfer.send_query(comm, to, &wanted)?;

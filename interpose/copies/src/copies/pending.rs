@@ -59,8 +59,6 @@ pub struct PendingCheckpoint {
     changes: Vec<Delta>,
     /// Deduplication queries that precede the pages.
     queries: PageQueries,
-    /// Layers (`1 << layer`) whose buddy receives the whole image, without a query.
-    whole_layers: u64,
     /// Transfer of each layer.
     ///
     /// A transfer sends to the buddy of the layer, and receives from the worker whose buddy in this
@@ -103,7 +101,6 @@ impl PendingCheckpoint {
         } = captured;
         let mut pending = PendingCheckpoint {
             queries: PageQueries::determine(rt, &delta, &parts),
-            whole_layers: parts.whole_layers,
             epoch: delta.epoch(),
             delta,
             state,
@@ -145,15 +142,13 @@ impl PendingCheckpoint {
 
     /// Starts to send the changed pages, without checksums, to buddies without a query.
     ///
-    /// A whole image is sent later, with the checksums. With parity, nothing can be sent before the
-    /// changes of the parity are computed.
+    /// With parity, nothing can be sent before the changes of the parity are computed.
     pub fn ship_copies(&mut self, rt: &Runtime, store: &PageStore) -> mpi::Result<()> {
         if world::get(rt).redundancy.is_parity() {
             return Ok(());
         }
-        let sent_at_once = self.sent_at_once();
         for (layer, transfer) in self.transfers.iter_mut().enumerate() {
-            if sent_at_once & (1 << layer) != 0 {
+            if self.queries.is_over(layer) {
                 let outgoing = self
                     .delta
                     .outgoing(Vec::new(), store, SendOptions::default());
@@ -165,18 +160,10 @@ impl PendingCheckpoint {
         self.ship(rt)
     }
 
-    /// Returns the layers (`1 << layer`) whose pages are sent before their checksums are known.
-    fn sent_at_once(&self) -> u64 {
-        let is_over = |layer: &usize| self.queries.is_over(*layer);
-        let layers = (0..self.transfers.len()).filter(is_over);
-        layers.map(|layer| 1 << layer).sum::<u64>() & !self.whole_layers
-    }
-
     fn ship(&mut self, rt: &Runtime) -> mpi::Result<()> {
-        let sent_at_once = self.sent_at_once();
         let layers = self.transfers.iter_mut().zip(buddies_by_layer(rt));
         for (layer, (transfer, (to, _))) in layers.enumerate() {
-            if sent_at_once & (1 << layer) != 0 {
+            if self.queries.is_over(layer) {
                 transfer.ship(world::private(rt), to)?;
             }
         }
@@ -192,13 +179,11 @@ impl PendingCheckpoint {
         let sums = &checksums(parts.helper, task);
         parts.store.set_sums(self.delta.runs(), sums);
         if !world::get(rt).redundancy.is_parity() {
-            let sent_at_once = self.sent_at_once();
-            let transfers = self.transfers.iter_mut().enumerate();
-            let sent = transfers.filter(|(layer, _)| sent_at_once & (1 << layer) != 0);
+            let sent = self.transfers.iter_mut().enumerate();
+            let sent = sent.filter(|(layer, _)| self.queries.is_over(*layer));
             let give =
                 |(_, transfer): (usize, &mut Transfer)| transfer.send_sums_later(sums.to_vec());
-            let given = sent.map(give).fold(Ok(()), combine_results);
-            return combine_results(given, self.ship_whole_images(rt, parts));
+            return sent.map(give).fold(Ok(()), combine_results);
         }
         let description =
             EpochDescription::after(&self.delta, &parts.own.image, &self.state, parts.store)
@@ -221,24 +206,6 @@ impl PendingCheckpoint {
             );
         }
         self.ship(rt)
-    }
-
-    /// Sends the whole image of the checkpoint to the buddies that have no replica.
-    ///
-    /// The checksums of the delta must have been stored.
-    fn ship_whole_images(&mut self, rt: &Runtime, parts: &CheckpointParts) -> mpi::Result<()> {
-        if self.whole_layers == 0 {
-            return Ok(());
-        }
-        let image = parts.own.image.after(&self.delta);
-        let layers = self.transfers.iter_mut().zip(buddies_by_layer(rt));
-        for (layer, (transfer, (to, _))) in layers.enumerate() {
-            if self.whole_layers & (1 << layer) != 0 {
-                transfer.set_image(&image, self.state.clone(), parts.store);
-                transfer.ship(world::private(rt), to)?;
-            }
-        }
-        Ok(())
     }
 
     /// Advances as far as possible ([`understudy_policy::pending_stages`]).

@@ -165,7 +165,7 @@ impl Process {
         };
         if let Some(left) = record {
             process.memory = left.memory(redundancy);
-            let all = (1 << redundancy.layers(left.worker)) - 1;
+            let all = redundancy.all_layers(left.worker);
             process.inventory.adopt(KeptReplicas {
                 own: left.worker,
                 has_own: true,

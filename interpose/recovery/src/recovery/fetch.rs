@@ -276,7 +276,7 @@ pub fn rebuild_replicas(rt: &Runtime, rebuilds: &[ReplicaRebuild], me: Worker) -
             .collect();
         if !payloads.is_empty() {
             parity_reconstruction::store_parity(rt, payloads);
-            inventory(rt).add_layers((1 << redundancy.layers(me)) - 1);
+            inventory(rt).add_layers(redundancy.all_layers(me));
         }
         return Ok(());
     }

@@ -27,7 +27,7 @@ pub fn adopt_replicas(rt: &Runtime) {
             layers: got.layers,
             epoch: got.committed,
             whole: got.whole,
-            whole_layers: copies::all_layers(rt, got.worker),
+            whole_layers: world::get(rt).redundancy.all_layers(got.worker),
             process: Some(got.process),
         });
     }
