@@ -14,6 +14,7 @@ const WORKERS: u32 = 3;
 fn write(dir: &Path, worker: u32, start: u64, pages: &[u8]) {
     let key = EpochKey {
         lineage: 7,
+        term: 1,
         generation: 0,
         epoch: Epoch(5),
     };
@@ -126,6 +127,7 @@ fn damaged_files_are_not_compared() {
         let name = EpochFileName {
             key: EpochKey {
                 lineage: 7,
+                term: 1,
                 generation: 0,
                 epoch: Epoch(5),
             },

@@ -1,6 +1,7 @@
 //! Messages from a process of the program to its manager.
 
 use bincode::{Decode, Encode};
+use std::path::PathBuf;
 use understudy_numbers::{Generation, ProcessNumber, Worker};
 
 /// A message from a process to its manager.
@@ -78,6 +79,12 @@ pub enum ToManager {
     RolledBack {
         worker: Worker,
         number: u64,
+    },
+    /// The job owns a directory of checkpoints by this file.
+    ///
+    /// The manager rewrites the file at intervals.
+    OwnsDirectory {
+        file: PathBuf,
     },
     /// Requests the boards (`understudy_relay::board`) of these workers.
     ///

@@ -349,7 +349,6 @@ impl Job {
             } if reported_generation == generation && member.is_alive() => {
                 self.at_end.insert(number);
             }
-            ToManager::AtEnd { .. } => {}
             ToManager::StoreReplicas { worker } => member.replicas_of = Some(worker),
             ToManager::ReleaseReplicas => member.replicas_of = None,
             ToManager::Replenish { spares } => self.replenish(spares),
@@ -370,7 +369,7 @@ impl Job {
                 let guardian = member.at;
                 self.actions.push(Action::kill(number, guardian));
             }
-            ToManager::Failed { .. } => {}
+            ToManager::AtEnd { .. } | ToManager::Failed { .. } => {}
             ToManager::Abort { status } => {
                 let guardian = member.at;
                 self.abort(status, guardian);
@@ -380,6 +379,7 @@ impl Job {
             | ToManager::SpawnedCaptured { .. }
             | ToManager::SpawnedPermanent { .. }
             | ToManager::RolledBack { .. }
+            | ToManager::OwnsDirectory { .. }
             | ToManager::ReadBoards { .. }
             | ToManager::RequestCheckpoint { .. } => {}
         }

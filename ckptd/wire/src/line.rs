@@ -40,7 +40,7 @@ mod process_place;
 mod shared_page;
 
 pub use input_request::{InputPage, InputReply, InputRequest};
-pub use process_place::ProcessPlace;
+pub use process_place::{ProcessPlace, is_first_to_warn};
 pub use shared_page::{CheckpointRequest, PAGE_BYTES, REPEATED_SIGNALS, SharedPage};
 pub use understudy_messages::{
     Boards, ChildProgram, ChildStart, ChildState, FromGuardian, Hello, Killer, ProcessEnd,

@@ -145,7 +145,7 @@ const DAMAGES: &[(&str, Damage, &str)] = &[
         |path| flip(path, 3),
         "[not-a-checkpoint]",
     ),
-    ("another version", |path| flip(path, 8), "format version 17"),
+    ("another version", |path| flip(path, 8), "format version 18"),
     (
         "a bit of the head",
         |path| flip(path, 40),

@@ -285,15 +285,15 @@ fn only_old_incomplete_checkpoints_are_removed() {
         path
     };
     let whole = file(
-        "understudy-0000000000000007-0002-00000031-w00004.epoch",
+        "understudy-0000000000000007-0001-0002-00000031-w00004.epoch",
         9999,
     );
     let fresh = file(
-        "understudy-0000000000000007-0002-00000032-w00004.epoch.part",
+        "understudy-0000000000000007-0001-0002-00000032-w00004.epoch.part",
         10,
     );
     let torn = file(
-        "understudy-0000000000000007-0002-00000032-w00003.epoch.part",
+        "understudy-0000000000000007-0001-0002-00000032-w00003.epoch.part",
         9999,
     );
     let other = file("results.part", 9999);

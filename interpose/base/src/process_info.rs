@@ -7,14 +7,14 @@
 
 use std::ffi::{CString, c_int};
 use std::fs::File;
-use std::io::ErrorKind;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use understudy_abi::BootInfo;
 use understudy_numbers::ProcessNumber;
 use understudy_settings::Config;
-use understudy_wire::line::{LINE_VARIABLE, ProcessPlace};
+use understudy_wire::line::{self, LINE_VARIABLE, ProcessPlace};
 
 struct SharedBootInfo(BootInfo);
 
@@ -148,11 +148,30 @@ pub fn directory() -> Option<PathBuf> {
 /// A warning that concerns all ranks is thus printed once on each node. Without a guardian, the
 /// processes have no common directory, and the result is always true.
 pub fn is_first_to_warn(subject: &str) -> bool {
-    directory().is_none_or(|directory| {
-        let path = directory.join(format!("warned-{subject}"));
-        let file = File::options().write(true).create_new(true).open(path);
-        !file.is_err_and(|error| error.kind() == ErrorKind::AlreadyExists)
-    })
+    directory().is_none_or(|directory| line::is_first_to_warn(&directory, subject))
+}
+
+/// Returns a random number, which stays equal when the launcher's guardians restart the job.
+///
+/// Names of jobs repeat: process ids on different hosts, or in containers, may be equal. The number
+/// is in a file of the job's directory on this node, so one process of the job calls this function.
+///
+/// # Errors
+/// Fails with errors of reading the kernel's random numbers.
+pub fn job_nonce() -> std::io::Result<u64> {
+    let path = directory().map(|directory| directory.join("nonce"));
+    let mut bytes = [0; size_of::<u64>()];
+    if let Some(path) = &path
+        && File::open(path)
+            .and_then(|mut file| file.read_exact(&mut bytes))
+            .is_ok()
+    {
+        return Ok(u64::from_ne_bytes(bytes));
+    }
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    // Without the file, a job that its guardians restart has to wait for the end of its own lease.
+    path.map(|path| std::fs::write(path, bytes));
+    Ok(u64::from_ne_bytes(bytes))
 }
 
 /// Returns a name that stays equal when the launcher's guardians restart the job.

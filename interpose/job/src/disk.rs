@@ -11,6 +11,7 @@
 //! - `identity`: properties that a file and the process that loads it must share;
 //! - `writer`: the thread that writes; `load`: from a file to an image; `choose`: the newest
 //!   checkpoint that all workers have;
+//! - `agreed_claim`: the claim of the directory for the job;
 //! - `checkpoint_directory`: the directory, and this job's files in it.
 //!
 //! While the job runs, each worker writes, finds and removes only its own files, and the workers
@@ -18,6 +19,7 @@
 //! on a local disk of each node, as long as ranks are restarted on their nodes.
 #![allow(unsafe_code)]
 
+mod agreed_claim;
 mod checkpoint_directory;
 mod choose;
 mod disk_level;
@@ -28,8 +30,8 @@ mod requested;
 mod static_file;
 mod writer;
 
-use crate::gather::gather_from_all;
 use crate::{Runtime, process_info, system_calls, user};
+use agreed_claim::{claim, claim_late};
 pub use checkpoint_directory::{decide_restart, explain};
 use disk_level::DiskLevel;
 pub(crate) use disk_level::DiskState;
@@ -60,7 +62,7 @@ use writer::{CheckpointPages, PageSource, WriteJob, Writer};
 use xxhash_rust::xxh3::xxh3_64;
 
 fn checksum(key: EpochKey) -> u64 {
-    let parts = [key.lineage, key.generation, key.epoch.0];
+    let parts = [key.lineage, key.term, key.generation, key.epoch.0];
     xxh3_64(&parts.map(u64::to_le_bytes).concat()).max(1)
 }
 
@@ -92,20 +94,31 @@ pub fn open(
     let Some(directory) = &config.disk else {
         return Ok(Ok(false));
     };
-    let lineage = comm.broadcast(Rank(0), vec![realtime_ns()])?[0];
+    let nonce = match comm.rank()? {
+        Rank(0) => process_info::job_nonce().unwrap_or_else(|_| realtime_ns()),
+        _ => 0,
+    };
+    let &[lineage, nonce] = &*comm.broadcast(Rank(0), vec![realtime_ns(), nonce])? else {
+        return Err(mpi::Error::INTERN);
+    };
     let mut level = rt.disk.level.borrow_mut();
-    let disk = level.insert(DiskLevel::new(directory, lineage, identity(rt, workers)));
+    let disk = level.insert(DiskLevel::new(
+        directory,
+        lineage,
+        nonce,
+        identity(rt, workers),
+    ));
     let place = disk.places.directory.display().to_string();
-    if let Some(why) = first_of(comm, disk.places.claim().err())? {
+    if let Some(why) = claim(disk, comm, worker)? {
         return Ok(Err(format!("{place}: {why}")));
     }
     disk.places.remove_torn(worker);
     disk.places.remove_static(worker);
-    disk.is_restart = config.restart == Restart::Always;
-    if choose::differs(comm, disk.is_restart)? {
+    let is_restart = config.restart == Restart::Always;
+    if choose::differs(comm, is_restart)? {
         return Ok(Err(message::directory_not_shared(place).to_string()));
     }
-    if !disk.is_restart {
+    if !is_restart {
         let found = choose::keys_of_all(disk, comm, worker)?;
         if let Some(key) = found.iter().flatten().max() {
             // Only a checkpoint of all workers is worth more than a new start.
@@ -135,18 +148,13 @@ pub fn open(
     })
 }
 
-/// Returns the reason of the lowest rank that has a reason. Collective.
-fn first_of(comm: RealComm, own: Option<String>) -> mpi::Result<Option<String>> {
-    Ok(gather_from_all(comm, &own)?.into_iter().flatten().next())
-}
-
 /// Data of the disk level that a process needs when it joins the job later.
 #[derive(Clone, Copy, bincode::Encode, bincode::Decode)]
 pub struct DiskInfo {
     lineage: u64,
     start: u64,
-    base: u64,
-    is_restart: bool,
+    term: u64,
+    nonce: u64,
 }
 
 /// Returns the data of the disk level for joining processes; `None` without a disk level.
@@ -154,8 +162,8 @@ pub fn disk_info(rt: &Runtime) -> Option<DiskInfo> {
     let info = |disk: &DiskLevel| DiskInfo {
         lineage: disk.lineage,
         start: disk.start,
-        base: disk.base,
-        is_restart: disk.is_restart,
+        term: disk.term,
+        nonce: disk.nonce,
     };
     rt.disk.level.borrow().as_ref().map(info)
 }
@@ -169,14 +177,11 @@ pub fn join(rt: &Runtime, info: DiskInfo, workers: u32) {
     let disk = level.insert(DiskLevel::new(
         directory,
         info.lineage,
+        info.nonce,
         identity(rt, workers),
     ));
-    (disk.start, disk.base) = (info.start, info.base);
-    disk.is_restart = info.is_restart;
-    if let Err(why) = disk.places.claim() {
-        let directory = disk.places.directory.display();
-        log::warn!("claim of {directory} failed: {why}");
-    }
+    (disk.start, disk.term) = (info.start, info.term);
+    claim_late(disk);
     user::keep_files_on_disk(rt, &disk.places.directory, info.lineage, info.start);
 }
 
@@ -199,9 +204,6 @@ pub fn choose(
         return Ok(None);
     };
     disk.lineage = found.key.lineage;
-    if disk.is_restart && disk.base == 0 {
-        disk.base = found.newest.generation + 1;
-    }
     disk.chosen = Some((found.key, Some(found.loaded)));
     Ok(Some(found.key))
 }
@@ -247,6 +249,9 @@ pub fn resume_from(rt: &Runtime, worker: Worker, epoch: Epoch) {
     progress::set_last_complete(key.epoch);
     disk.own_keys.retain(|other| *other <= key);
     disk.own_keys.insert(key);
+    if !disk.places.may_change() {
+        return;
+    }
     let newer: Vec<EpochKey> = disk
         .places
         .keys(worker)
@@ -312,9 +317,25 @@ pub fn remove_job_files(rt: &Runtime) {
     if let Some(writer) = &mut disk.writer {
         writer.stop();
     }
+    if disk.places.ownership.is_some() && !disk.places.may_change() {
+        return;
+    }
     disk.places.remove_job(disk.lineage);
     disk.places.release();
     user::end_files_on_disk(rt);
+}
+
+/// Returns the message about the job that has taken over the directory.
+///
+/// `None` if this job may continue. Asks the file system if `asks`; otherwise an earlier finding
+/// counts.
+pub fn loss(rt: &Runtime, asks: bool) -> Option<String> {
+    let disk = &mut *rt.disk.level.borrow_mut();
+    let places = &mut disk.as_mut()?.places;
+    if asks {
+        places.may_change();
+    }
+    places.is_lost.then(|| places.loss())
 }
 
 /// Returns the path of a worker's static data, which need not exist yet.
@@ -353,6 +374,7 @@ pub fn report(rt: &Runtime, store: &mut PageStore, epoch: Epoch) -> DiskReport {
     };
     disk.poll_writer(store);
     disk.due = None;
+    claim_late(disk);
     let since = disk
         .written
         .filter(|key| key.lineage == disk.lineage)
@@ -360,7 +382,7 @@ pub fn report(rt: &Runtime, store: &mut PageStore, epoch: Epoch) -> DiskReport {
     // After a rollback to an older checkpoint than the last on disk, the next checkpoint is due.
     let is_due = epoch < since || epoch.0 >= since.0 + disk.every;
     DiskReport {
-        is_ready: is_due && disk.writing.is_none(),
+        is_ready: is_due && disk.writing.is_none() && disk.places.ownership.is_some(),
         has_trouble: disk.trouble.is_some(),
         written: disk.written.map_or(0, checksum),
     }
@@ -382,11 +404,10 @@ pub fn evaluate_reports(
     let Some(disk) = &mut *rt.disk.level.borrow_mut() else {
         return;
     };
-    let generation = disk.base + u64::from(recoveries);
-    let lineage = disk.lineage;
     let key = EpochKey {
-        lineage,
-        generation,
+        lineage: disk.lineage,
+        term: disk.term,
+        generation: recoveries.into(),
         epoch,
     };
     disk.due = (reports.is_ready || is_requested).then_some(key);
@@ -416,6 +437,9 @@ pub fn write_if_due(
     };
     // A requested checkpoint is written after the one that is being written.
     disk.finish(store);
+    let Some(ownership) = &disk.places.ownership else {
+        return;
+    };
     let name = EpochFileName { key, worker };
     let head = EpochHead {
         key,
@@ -436,6 +460,7 @@ pub fn write_if_due(
     let files = user::written_files(rt);
     let job = WriteJob {
         directory: disk.places.directory.clone(),
+        owner: ownership.file().clone(),
         name: name.to_string(),
         cut: disk.cut,
         head,

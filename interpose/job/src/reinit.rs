@@ -18,9 +18,9 @@ pub(crate) use instance_state::InstanceState;
 pub use instance_state::ReplicaStoreFiles;
 pub use manager_messages::{
     abort, boards, checkpoint_request, directory, hand_over, is_connected, neighbours,
-    passed_signals, report_captured, report_committed, report_no_store, report_rolled_back,
-    report_running, report_spawn, request_checkpoint, request_spares, set_chooser, spare_deaths,
-    take_store,
+    passed_signals, report_captured, report_committed, report_no_store, report_owner_file,
+    report_rolled_back, report_running, report_spawn, request_checkpoint, request_spares,
+    set_chooser, spare_deaths, take_store,
 };
 use understudy_mpi as mpi;
 use understudy_mpi::real_types::RealComm;
@@ -184,6 +184,7 @@ fn await_first(rt: &Runtime, spare: &SpareActions) -> InstanceIdentity {
 }
 
 fn report_ready() {
+    manager_messages::repeat_owner_file();
     if manager_messages::can_choose() {
         send(&ToManager::CanGivePlacementHints);
     }

@@ -47,7 +47,7 @@ mod transfers;
 pub use check::{check, check_own};
 pub use devices::{fail_for_lost_device, resume_devices};
 pub use joining::{encoded_job_state, join, record_places};
-pub use meeting::end_together;
+pub use meeting::{end_if_directory_is_lost, end_together};
 pub use placement::register_for_placement_requests;
 pub(crate) use recovery_state::RecoveryState;
 pub use restart::from_disk as restart_from_disk;

@@ -336,6 +336,7 @@ pub fn finalize(rt: &Runtime) -> Result<c_int, Rewound> {
         checkpoint::finish(rt)?;
         cut::finish(rt)?;
         disk::stop_writing(rt, &mut copies::replicas(rt).store);
+        recovery::end_if_directory_is_lost(rt, true);
         // After a further failure, either all workers complete the end, or all workers recover.
         recovery::check_own(rt, barrier(), NO_END)?;
         recovery::check(rt, reinit::await_end_of_all(rt))?;

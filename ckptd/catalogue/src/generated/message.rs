@@ -2157,21 +2157,63 @@ pub fn directory_not_shared(place: impl Display) -> impl Display {
     })
 }
 
-pub fn directory_in_use(owner: impl Display, path: impl Display) -> impl Display {
+pub fn directory_in_use(owner: impl Display, why: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "{owner} owns the directory and may still run: end that job, or name another \
-             directory. If it has ended, remove {path} [directory-in-use]"
+            "{owner} owns the directory: {why}; end that job, or name another directory \
+             [directory-in-use]"
         )
     })
 }
 
-pub fn owner_not_written(file: impl Display, error: impl Display) -> impl Display {
+pub fn directory_watched(owner: impl Display, place: impl Display, seconds: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "{file} cannot be written there ({error}) [owner-not-written]"
+            "{owner} owns the directory, and its end cannot be seen from here; this job \
+             starts if that job does not rewrite {place}/understudy-owner-* within \
+             {seconds} s [directory-watched]"
+        )
+    })
+}
+
+pub fn directory_lost(owner: impl Display, place: impl Display) -> impl Display {
+    from_fn(move |out| {
+        write!(
+            out,
+            "{owner} has taken over {place}, where this job has its checkpoints; this \
+             job ends, since both would change the same files [directory-lost]"
+        )
+    })
+}
+
+pub fn owner_file_not_renewed(file: impl Display, error: impl Display) -> impl Display {
+    from_fn(move |out| {
+        write!(
+            out,
+            "{file} cannot be rewritten ({error}); the job continues, but another job \
+             that is started with this directory takes it over after 35 s \
+             [owner-file-not-renewed]"
+        )
+    })
+}
+
+pub fn owner_file_renewed(file: impl Display, seconds: impl Display) -> impl Display {
+    from_fn(move |out| {
+        write!(
+            out,
+            "{file} is rewritten again, after {seconds} s [owner-file-renewed]"
+        )
+    })
+}
+
+pub fn owner_not_written(error: impl Display) -> impl Display {
+    from_fn(move |out| {
+        write!(
+            out,
+            "the owner file understudy-owner-* cannot be read or written there ({error}) \
+             [owner-not-written]"
         )
     })
 }

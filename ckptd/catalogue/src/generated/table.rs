@@ -2474,21 +2474,59 @@ pub static CATALOGUE: &[Message] = &[
     },
     Message {
         identifier: "directory-in-use",
-        text: "{owner} owns the directory and may still run: end that job, or name another \
-         directory. If it has ended, remove {path}",
+        text: "{owner} owns the directory: {why}; end that job, or name another directory",
         cause: "another job has its checkpoints in this directory; two jobs would undo each \
-         other's files. Or that job ended on a host whose processes cannot be seen from \
-         here",
-        remedy: "end that job, or name another directory; if it has ended, remove the file that \
-         the message names",
+         other's files. The line says what has shown that it runs",
+        remedy: "end that job on its host, or name another directory",
         status: Some(78),
         level: None,
     },
     Message {
+        identifier: "directory-watched",
+        text: "{owner} owns the directory, and its end cannot be seen from here; this job \
+         starts if that job does not rewrite {place}/understudy-owner-* within {seconds} \
+         s",
+        cause: "the owner ran on another host, or the file system has no locks; a running owner \
+         rewrites its file every ten seconds",
+        remedy: "none; wait",
+        status: None,
+        level: None,
+    },
+    Message {
+        identifier: "directory-lost",
+        text: "{owner} has taken over {place}, where this job has its checkpoints; this job \
+         ends, since both would change the same files",
+        cause: "this job, its node manager or the file system stood still for more than 30 s, \
+         and another job was started with the same directory; or `understudy-owner-*` \
+         was removed there",
+        remedy: "none, if the other job is to continue; otherwise end it, and continue with \
+         `--restart`",
+        status: Some(78),
+        level: None,
+    },
+    Message {
+        identifier: "owner-file-not-renewed",
+        text: "{file} cannot be rewritten ({error}); the job continues, but another job that \
+         is started with this directory takes it over after 35 s",
+        cause: "no connection to the file server, or no room or no permission, as the line says",
+        remedy: "start no other job with this directory; the file is rewritten as soon as \
+         possible",
+        status: None,
+        level: None,
+    },
+    Message {
+        identifier: "owner-file-renewed",
+        text: "{file} is rewritten again, after {seconds} s",
+        cause: "the cause that an earlier line names has passed, or the file server was slow",
+        remedy: "none",
+        status: None,
+        level: None,
+    },
+    Message {
         identifier: "owner-not-written",
-        text: "{file} cannot be written there ({error})",
-        cause: "the file that keeps other jobs out of the directory belongs to another user, or \
-         the file system takes more than a second to write the file",
+        text: "the owner file understudy-owner-* cannot be read or written there ({error})",
+        cause: "the file that keeps other jobs out of the directory belongs to another user or \
+         is damaged, or the file system fails",
         remedy: "remove the file, or name another directory",
         status: Some(78),
         level: None,

@@ -11,7 +11,11 @@ use understudy_numbers::{Epoch, Worker};
 pub struct EpochKey {
     /// Time of the job's first start in nanoseconds since 1970; all restarts share it.
     pub lineage: u64,
-    /// Number of recoveries and restarts so far.
+    /// Term of the job as the owner of the directory (`owner`).
+    ///
+    /// Each restart has a greater term.
+    pub term: u64,
+    /// Number of recoveries in this term so far.
     ///
     /// A job that is rolled back takes checkpoints with the same epoch numbers again; the
     /// generation distinguishes them.
@@ -39,6 +43,7 @@ impl fmt::Display for EpochFileName {
         let (
             EpochKey {
                 lineage,
+                term,
                 generation,
                 epoch,
             },
@@ -46,7 +51,7 @@ impl fmt::Display for EpochFileName {
         ) = (self.key, self.worker);
         write!(
             out,
-            "{PREFIX}{lineage:016x}-{generation:04}-{:08}-w{:05}{SUFFIX}",
+            "{PREFIX}{lineage:016x}-{term:04}-{generation:04}-{:08}-w{:05}{SUFFIX}",
             epoch.0, worker.0
         )
     }
@@ -59,6 +64,7 @@ impl EpochFileName {
         let name = EpochFileName {
             key: EpochKey {
                 lineage: u64::from_str_radix(fields.next()?, 16).ok()?,
+                term: fields.next()?.parse().ok()?,
                 generation: fields.next()?.parse().ok()?,
                 epoch: Epoch(fields.next()?.parse().ok()?),
             },
@@ -153,6 +159,7 @@ mod tests {
     fn key(generation: u64, epoch: u64) -> EpochKey {
         EpochKey {
             lineage: 7,
+            term: 1,
             generation,
             epoch: Epoch(epoch),
         }
@@ -169,7 +176,7 @@ mod tests {
         let text = file(2, 31, 4);
         assert_eq!(
             text,
-            "understudy-0000000000000007-0002-00000031-w00004.epoch"
+            "understudy-0000000000000007-0001-0002-00000031-w00004.epoch"
         );
         assert_eq!(
             EpochFileName::parse(&text),
@@ -181,6 +188,7 @@ mod tests {
         let huge = EpochFileName {
             key: EpochKey {
                 lineage: u64::MAX,
+                term: 98_765,
                 generation: 123_456,
                 epoch: Epoch(u64::MAX),
             },
@@ -190,7 +198,7 @@ mod tests {
         for wrong in [
             "",
             "understudy-.epoch",
-            "understudy-7-2-31-w4.epoch",
+            "understudy-7-1-2-31-w4.epoch",
             &format!("{text}.part"),
             &format!("x{text}"),
             &text.replace(".epoch", "-1.epoch"),
@@ -209,6 +217,11 @@ mod tests {
 
     #[test]
     fn epochs_are_sorted_by_time() {
+        let later_term = EpochKey {
+            term: 2,
+            ..key(0, 1)
+        };
+        assert!(later_term > key(9, 9));
         // Generation 1 begins with a recovery, so epoch 3 of generation 0 is older than epoch 2 of
         // generation 1.
         let files = [
@@ -247,9 +260,9 @@ mod tests {
         let files = [
             file(0, 3, 1),
             file(0, 4, 2) + PARTIAL_SUFFIX,
-            "understudy-0000000000000007-w00002.static".into(),
+            "understudy-0000000000000007-0001-w00002.static".into(),
             "understudy-0000000000000007-0000000000000007-0.undo".into(),
-            "understudy-0000000000000008-w00002.static".into(),
+            "understudy-0000000000000008-0001-w00002.static".into(),
             "results".into(),
         ];
         assert_eq!(

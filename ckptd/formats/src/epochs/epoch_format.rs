@@ -24,7 +24,7 @@ const MAGIC: &[u8; 8] = b"USTDYEPO";
 /// Version of the format.
 ///
 /// Any change of this format, or of a type in [`EpochHead`], requires a new version.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 const END: &[u8; 8] = b"USTDYEND";
 
 /// Maximum number of pages in a section.

@@ -6,6 +6,7 @@ fn head(pages: u64) -> EpochHead {
     EpochHead {
         key: EpochKey {
             lineage: 1,
+            term: 1,
             generation: 0,
             epoch: Epoch(5),
         },

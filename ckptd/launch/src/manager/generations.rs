@@ -71,6 +71,7 @@ impl NodeState {
             NodeMessage::CheckpointRequested(signal) => {
                 self.reports.push(Report::CheckpointRequested { signal })
             }
+            NodeMessage::DirectoryLost(file) => self.lose_directory(&file),
             NodeMessage::Finalised(name, rank) => self.children.finalised(&name, rank),
             NodeMessage::Spawn(spawn) => self.spawn(spawn),
             NodeMessage::Joined(name, are_all) => self.start_children(&name, are_all),

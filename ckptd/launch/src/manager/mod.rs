@@ -17,6 +17,7 @@ mod node;
 mod node_events;
 mod node_queue;
 mod orders;
+mod owned_directory;
 mod process;
 mod segments;
 mod servers;

@@ -82,6 +82,8 @@ pub struct NodeState {
     pub(super) announced: Option<(Generation, Instant)>,
     /// Time when main threads were last interrupted.
     pub(super) main_threads_interrupted: Option<Instant>,
+    /// Owner file of the job in its directory of checkpoints, which a thread rewrites.
+    pub(super) owner_file: Option<PathBuf>,
     /// True if the program ends.
     pub(super) is_ending: bool,
     /// True if guardians were ordered to exit.
@@ -139,6 +141,7 @@ impl NodeState {
             children: SpawnedGroups::default(),
             announced: None,
             main_threads_interrupted: None,
+            owner_file: None,
             is_ending: false,
             is_over: false,
             has_given_up: false,

@@ -100,6 +100,7 @@ impl NodeState {
             return;
         }
         let (mut resumed, mut board_requests, mut rollbacks) = (None, Vec::new(), Vec::new());
+        let mut owner_file = None;
         for (&number, process) in &mut self.processes {
             for (message, files) in process.receive() {
                 match message {
@@ -141,10 +142,17 @@ impl NodeState {
                         board_requests.push((number, id, process, workers));
                         continue;
                     }
+                    ToManager::OwnsDirectory { file } => {
+                        owner_file = Some(file);
+                        continue;
+                    }
                     _ => {}
                 }
                 self.reports.push(Report::Process { number, message });
             }
+        }
+        if let Some(file) = owner_file {
+            self.rewrite_owner_file(file);
         }
         for (worker, spawn_call) in rollbacks {
             self.rolled_back(worker, spawn_call);

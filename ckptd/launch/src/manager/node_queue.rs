@@ -1,5 +1,6 @@
-//! Messages from threads of the MPI library's servers to the node, which has one thread.
+//! Messages from threads to the node, which has one thread.
 
+use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use understudy_numbers::{ProcessNumber, Rank};
 use understudy_pmi::{Fence, GenerationName, ModexRequest, Peers, RankAction, RankEvent, Spawn};
@@ -20,6 +21,8 @@ pub enum NodeMessage {
     Aborted(GenerationName, Rank, i32),
     /// This process has got a signal that requests a checkpoint on disk.
     CheckpointRequested(i32),
+    /// This owner file of the job in its directory of checkpoints has been removed.
+    DirectoryLost(PathBuf),
     /// This rank has called `MPI_Finalize`.
     Finalised(GenerationName, Rank),
 }

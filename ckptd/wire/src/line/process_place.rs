@@ -1,6 +1,7 @@
 //! Value of the variable [`super::LINE_VARIABLE`].
 
-use std::path::PathBuf;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 use understudy_numbers::{Guardian, ProcessNumber};
 
 /// Number of a process, its guardian, and the job's directory on this node.
@@ -21,6 +22,13 @@ impl ProcessPlace {
             directory: fields.next()?.into(),
         })
     }
+}
+
+/// True in the first process of a job's directory that calls the function for `subject`.
+pub fn is_first_to_warn(directory: &Path, subject: &str) -> bool {
+    let path = directory.join(format!("warned-{subject}"));
+    let file = std::fs::File::create_new(path);
+    !file.is_err_and(|error| error.kind() == ErrorKind::AlreadyExists)
 }
 
 #[cfg(test)]

@@ -3,6 +3,8 @@
 use super::load::{LoadedCheckpoint, load};
 use super::static_file;
 use crate::{process_info, system_calls};
+use understudy_catalogue::message;
+use understudy_formats::epochs::claim::{Claim, ClaimError, Ownership, has_owner_file, owner_of};
 use understudy_formats::epochs::epoch_files::{self, EpochFileName, EpochKey};
 use understudy_formats::epochs::epoch_format::{EpochError, JobIdentity};
 
@@ -11,7 +13,8 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use understudy_formats::epochs::owner::{self, ClaimError, DirectoryOwner, OWNER, Ownership};
+use std::time::Duration;
+use understudy_formats::epochs::owner::DirectoryOwner;
 use understudy_formats::private_directories::is_own;
 use understudy_image::store::PageStore;
 use understudy_numbers::Worker;
@@ -21,7 +24,11 @@ use understudy_settings::{Config, Restart};
 pub struct CheckpointDirectory {
     pub directory: PathBuf,
     /// Ownership that excludes other jobs from the directory on disk.
-    ownership: Option<Ownership>,
+    ///
+    /// `None` if the directory could not be read or written so far.
+    pub ownership: Option<Ownership>,
+    /// True if another job has taken over the directory.
+    pub is_lost: bool,
 }
 
 /// Returns the names of this user's files.
@@ -62,26 +69,74 @@ impl CheckpointDirectory {
         CheckpointDirectory {
             directory,
             ownership: None,
+            is_lost: false,
         }
     }
 
-    /// Claims the directory on disk for this process's job.
+    /// Claims the directory on disk for this process's job, which has this nonce.
     ///
-    /// A directory that cannot be written has no owner; the error is reported at the first write.
+    /// `job_term` is the term of the job if it is known. `patience` is the time for which an owner
+    /// that may run is watched.
     ///
     /// # Errors
-    /// Fails if the job must not start: another job owns the directory, or the owner's file exists
-    /// and cannot be used.
-    pub fn claim(&mut self) -> Result<(), String> {
-        let own = DirectoryOwner::current(&process_info::job_of_launcher(), process_info::variable);
-        match owner::claim(&self.directory, &own, |file| {
-            system_calls::move_owned_descriptor(file).into()
-        }) {
-            Ok(ownership) => self.ownership = Some(ownership),
-            Err(ClaimError::System(_)) if !self.directory.join(OWNER).exists() => {}
-            Err(error) => return Err(error.to_string()),
-        }
+    /// Fails if another job owns the directory, and if a file cannot be read or written.
+    pub fn claim(
+        &mut self,
+        nonce: u64,
+        job_term: Option<u64>,
+        patience: Duration,
+    ) -> Result<(), ClaimError> {
+        let job = process_info::job_of_launcher();
+        let claim = Claim {
+            directory: &self.directory,
+            own: DirectoryOwner::current(&job, nonce, process_info::variable),
+            job_term,
+            patience,
+            announce: |owner, patience| {
+                let place = process_info::config().disk.clone().unwrap_or_default();
+                let (place, seconds) = (place.display(), patience.as_secs());
+                system_calls::print_message(message::directory_watched(owner, place, seconds));
+            },
+            lift: |file| system_calls::move_owned_descriptor(file).into(),
+        };
+        self.ownership = Some(claim.claim()?);
         Ok(())
+    }
+
+    /// Returns the reason for which the job must not start after a claim has failed.
+    ///
+    /// `None` if the directory has no owner: the error is reported when a checkpoint is due.
+    pub fn refusal(&self, error: &ClaimError) -> Option<String> {
+        let is_without_owner =
+            matches!(error, ClaimError::System(_)) && !has_owner_file(&self.directory);
+        (!is_without_owner).then(|| error.to_string())
+    }
+
+    /// True if this job may change files of the directory.
+    ///
+    /// False if another job has taken over the directory, or if the file system does not answer.
+    pub fn may_change(&mut self) -> bool {
+        let Some(ownership) = &self.ownership else {
+            return false;
+        };
+        let is_in_place = ownership.file().is_in_place();
+        self.is_lost |= is_in_place.as_ref().is_ok_and(|is_in_place| !is_in_place);
+        is_in_place.is_ok() && !self.is_lost
+    }
+
+    /// Returns the message about the job that has taken over the directory.
+    pub fn loss(&self) -> String {
+        let place = self.directory.display();
+        let owner = owner_of(&self.directory).unwrap_or_default();
+        message::directory_lost(owner, place).to_string()
+    }
+
+    /// True if a restart may use a checkpoint.
+    ///
+    /// False if a slow former owner has completed it late.
+    pub fn permits(&self, key: EpochKey) -> bool {
+        let ownership = self.ownership.as_ref();
+        ownership.is_none_or(|ownership| ownership.owner().permits(key))
     }
 
     /// Releases the directory for other jobs.

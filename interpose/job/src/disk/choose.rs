@@ -16,8 +16,6 @@ use understudy_numbers::Worker;
 /// Checkpoint that all workers have.
 pub struct ChosenCheckpoint {
     pub key: EpochKey,
-    /// Newest checkpoint of which any worker has a file.
-    pub newest: EpochKey,
     /// File of this process's worker, loaded.
     pub loaded: LoadedCheckpoint,
 }
@@ -56,20 +54,16 @@ pub fn choose(
     worker: Worker,
     store: &mut PageStore,
 ) -> mpi::Result<Option<ChosenCheckpoint>> {
-    let candidates =
-        epoch_files::restorable_epochs(&gather_from_all(comm, &disk.places.keys(worker))?);
+    let mut own = disk.places.keys(worker);
+    own.retain(|&key| disk.places.permits(key));
+    let candidates = epoch_files::restorable_epochs(&gather_from_all(comm, &own)?);
     for (index, &key) in candidates.iter().enumerate() {
         let name = EpochFileName { key, worker };
         let attempt = disk.places.load(name, &disk.identity, store);
         let objector = lowest_worker(comm, attempt.is_err().then_some(worker))?;
         match (attempt, objector) {
             (Ok(loaded), None) => {
-                let newest = candidates[0];
-                return Ok(Some(ChosenCheckpoint {
-                    key,
-                    newest,
-                    loaded,
-                }));
+                return Ok(Some(ChosenCheckpoint { key, loaded }));
             }
             (Ok(mut loaded), Some(_)) => loaded.image.clear(store),
             (Err(damage), Some(objector)) if objector == worker => {

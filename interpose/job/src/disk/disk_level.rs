@@ -11,8 +11,9 @@ use crate::{process_info, system_calls};
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use understudy_catalogue::message;
+use understudy_formats::epochs::claim::ClaimError;
 use understudy_formats::epochs::epoch_files::{self, EpochKey};
 use understudy_formats::epochs::epoch_format::JobIdentity;
 use understudy_image::store::PageStore;
@@ -27,10 +28,10 @@ pub struct DiskLevel {
     pub lineage: u64,
     /// Lineage that the job would have if this start were the first.
     pub start: u64,
-    /// Generation number in the keys of checkpoints, to which the number of recoveries is added.
-    pub base: u64,
-    /// True if the job was restarted from disk.
-    pub is_restart: bool,
+    /// Term in the keys of the job's checkpoints (`understudy_formats::epochs::owner`).
+    pub term: u64,
+    /// Random number of the job, equal in all its processes.
+    pub nonce: u64,
     pub writer: Option<Writer>,
     /// Checkpoint that is being written.
     pub writing: Option<EpochKey>,
@@ -71,7 +72,7 @@ impl DiskState {
 
 impl DiskLevel {
     /// Opens the directory for files of this identity.
-    pub fn new(directory: &Path, lineage: u64, identity: JobIdentity) -> DiskLevel {
+    pub fn new(directory: &Path, lineage: u64, nonce: u64, identity: JobIdentity) -> DiskLevel {
         let config = process_info::config();
         DiskLevel {
             places: CheckpointDirectory::open(directory),
@@ -80,8 +81,8 @@ impl DiskLevel {
             environment: identity::environment(),
             lineage,
             start: lineage,
-            base: 0,
-            is_restart: false,
+            term: 0,
+            nonce,
             writer: None,
             writing: None,
             written: None,
@@ -104,7 +105,7 @@ impl DiskLevel {
 
     /// Returns the path of the static data of a worker.
     pub fn static_path(&self, worker: Worker) -> PathBuf {
-        static_file::path(&self.places.directory, self.lineage, worker)
+        static_file::path(&self.places.directory, self.lineage, self.term, worker)
     }
 
     /// Returns the writer; starts its thread if necessary.
@@ -146,8 +147,11 @@ impl DiskLevel {
             }
             Err(error) => {
                 self.own_keys.remove(&key);
-                // A file that `Writer::stop` has abandoned is no trouble.
-                self.trouble = (error.kind() != ErrorKind::Interrupted).then(|| explain(&error));
+                // A file that `Writer::stop` has abandoned is no trouble. If the directory is lost,
+                // the job ends.
+                let is_trouble = error.kind() != ErrorKind::Interrupted;
+                self.trouble = is_trouble.then(|| explain(&error));
+                self.places.may_change();
             }
         }
     }
@@ -182,8 +186,22 @@ impl DiskLevel {
         }
     }
 
+    /// Claims the directory if that was impossible before.
+    pub fn claim_late(&mut self) {
+        let claimed = self
+            .places
+            .claim(self.nonce, Some(self.term), Duration::ZERO);
+        self.trouble = claimed.err().map(|error| match error {
+            ClaimError::System(error) => explain(&error),
+            owned => owned.to_string(),
+        });
+    }
+
     /// Removes files of this worker that are not needed any more.
     pub fn prune(&mut self, worker: Worker) {
+        if !self.places.may_change() {
+            return;
+        }
         let expendable =
             epoch_files::obsolete_epochs(&self.places.keys(worker), &self.complete_keys);
         self.places.remove(worker, &expendable);

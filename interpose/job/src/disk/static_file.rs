@@ -43,8 +43,11 @@ fn ending(worker: Worker) -> String {
 }
 
 /// Returns the path of a worker's file.
-pub fn path(directory: &Path, lineage: u64, worker: Worker) -> PathBuf {
-    directory.join(format!("{PREFIX}{lineage:016x}{}", ending(worker)))
+pub fn path(directory: &Path, lineage: u64, term: u64, worker: Worker) -> PathBuf {
+    directory.join(format!(
+        "{PREFIX}{lineage:016x}-{term:04}{}",
+        ending(worker)
+    ))
 }
 
 /// Returns the files of a worker in a list of names, including incomplete files.
@@ -224,7 +227,7 @@ mod tests {
         let directory =
             std::env::temp_dir().join(format!("understudy-static-{}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
-        let file = path(&directory, 7, Worker(3));
+        let file = path(&directory, 7, 1, Worker(3));
         let content: Vec<u8> = (0..3u8).flat_map(|page| [page + 1; PAGE_SIZE]).collect();
         let pages = [PageRun::between(10, 12), PageRun::between(20, 21)];
         let piece = |first: usize, count: usize| StoredPages {

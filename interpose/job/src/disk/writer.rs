@@ -9,6 +9,7 @@
 use super::progress::set_time_to_disk;
 use super::static_file::StaticFile;
 use crate::system_calls;
+use understudy_formats::epochs::claim::OwnerFile;
 use understudy_formats::epochs::epoch_files::PARTIAL_SUFFIX;
 use understudy_formats::epochs::epoch_format::{Encoder, EpochHead};
 
@@ -115,6 +116,8 @@ fn checked<'a>(page: PageIndex, sum: u64, content: &'a [u8], what: &str) -> io::
 /// File to be written.
 pub struct WriteJob {
     pub directory: PathBuf,
+    /// Owner file of this job, without which the file gets no name.
+    pub owner: OwnerFile,
     pub name: String,
     /// Time of the cut.
     pub cut: Instant,
@@ -238,12 +241,22 @@ fn write(job: &WriteJob, stop: &AtomicBool) -> WriteOutcome {
     Ok(length)
 }
 
+/// Fails if another job has taken over the directory.
+fn check_owner(job: &WriteJob) -> io::Result<()> {
+    match job.owner.is_in_place()? {
+        true => Ok(()),
+        false => Err(io::ErrorKind::Interrupted.into()),
+    }
+}
+
 /// Writes the file; removes the incomplete file after an error.
 fn write_file(job: &WriteJob, stop: &AtomicBool) -> WriteOutcome {
     let part = job.directory.join(job.name.clone() + PARTIAL_SUFFIX);
     let whole = job.directory.join(&job.name);
-    let done = write_part(&part, job, stop);
-    let done = done.and_then(|length| std::fs::rename(&part, whole).map(|()| length));
+    let done = write_part(&part, job, stop).and_then(|length| {
+        check_owner(job)?;
+        std::fs::rename(&part, whole).map(|()| length)
+    });
     if done.is_err() {
         let _ = std::fs::remove_file(&part);
     }

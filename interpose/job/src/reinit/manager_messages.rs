@@ -9,9 +9,9 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::mem::offset_of;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::path::Path;
-use std::sync::OnceLock;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use understudy_catalogue::message;
 use understudy_formats::proc_stat;
@@ -378,6 +378,28 @@ pub fn set_interruptible(is_interruptible: bool) {
 /// Requests new spares; `spares` is the number of missing ones.
 pub fn request_spares(spares: u32) {
     send(&ToManager::Replenish { spares });
+}
+
+/// Owner file of the job in the directory of checkpoints.
+static OWNER_FILE: Mutex<Option<PathBuf>> = Mutex::new(None);
+
+/// Reports that the job owns a directory of checkpoints by this file.
+///
+/// The manager rewrites the file at intervals.
+pub fn report_owner_file(file: &Path) {
+    *lock(&OWNER_FILE) = Some(file.to_owned());
+    repeat_owner_file();
+}
+
+/// Reports the owner file again, since a manager may have been replaced.
+pub fn repeat_owner_file() {
+    if let Some(file) = lock(&OWNER_FILE).clone() {
+        send(&ToManager::OwnsDirectory { file });
+    }
+}
+
+fn lock<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
+    value.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Reports that this worker is about to spawn processes for the `number`-th time.

@@ -1,7 +1,7 @@
 //! Attempts at a recovery: the work of each stage of [`understudy_policy::recovery_attempt`].
 
 use super::load::{self, LoadOrigin, LoadedEpoch};
-use super::meeting::{MeetingResult, end_lost_job, meet};
+use super::meeting::{MeetingResult, end_if_directory_is_lost, end_lost_job, meet};
 use super::rebuild_objects::rebuild_objects;
 use super::report::RecoveryReport;
 use super::repost::{recreate_recorded, repost};
@@ -122,6 +122,7 @@ impl AttemptWork {
             }
             AttemptStage::UndoFiles => {
                 report.stage(rt, RecoveryStage::Replace);
+                end_if_directory_is_lost(rt, true);
                 abort_unless(rt, user::undo_files(rt, self.plan()?.epoch));
             }
             AttemptStage::AwaitFiles => world::get(rt).workers.barrier()?,

@@ -8,7 +8,7 @@ use crate::Runtime;
 use crate::abort::abort;
 use crate::gather::gather_from_all;
 use crate::world::{self, Role};
-use crate::{copies, disk, events, peers, reinit, user};
+use crate::{copies, disk, events, peers, process_info, reinit, user};
 use std::ffi::c_int;
 use std::time::Duration;
 use understudy_catalogue::exit_status;
@@ -134,6 +134,23 @@ pub fn end_lost_job(rt: &Runtime, living: &[ProcessNumber], lost: &PlanFailure) 
     if is_first {
         crate::system_calls::print_message(&reason);
     }
+    events::emit(Kind::Lost { reason, status });
+    end_together(rt, is_first, status)
+}
+
+/// Ends the job if another job has taken over its directory of checkpoints.
+///
+/// Asks the file system if `asks`; otherwise an earlier finding counts.
+pub fn end_if_directory_is_lost(rt: &Runtime, asks: bool) {
+    let Some(why) = disk::loss(rt, asks) else {
+        return;
+    };
+    let is_first = process_info::is_first_to_warn("directory-lost");
+    if is_first {
+        crate::system_calls::print_message(&why);
+    }
+    let status = exit_status::REFUSED;
+    let reason = why;
     events::emit(Kind::Lost { reason, status });
     end_together(rt, is_first, status)
 }

@@ -3,6 +3,7 @@
 use super::check::check_own;
 use super::devices::{fail_for_lost_device, release_devices, resume_devices};
 use super::load::{self, LoadOrigin};
+use super::meeting::end_if_directory_is_lost;
 use super::rebuild_objects::rebuild_objects;
 use super::repost::{recreate_recorded, repost};
 use super::{fetch, reported_replicas};
@@ -30,6 +31,7 @@ pub fn from_disk(rt: &Runtime) -> Rewound {
     }
     fetch::fetch_from_disk(rt, world::worker(rt));
     let epoch = copies::committed_epoch(rt);
+    end_if_directory_is_lost(rt, true);
     abort_unless(rt, user::undo_earlier(rt, epoch));
     world::private(rt)
         .barrier()

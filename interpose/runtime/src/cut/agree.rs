@@ -31,6 +31,7 @@ pub fn agree(
     ability: CutAbility,
     is_regular: Option<bool>,
 ) -> Result<(CutDecision, Option<CheckpointCause>), Rewound> {
+    recovery::end_if_directory_is_lost(rt, false);
     let mappings = user::shared_mappings(rt);
     let claim = match ability {
         CutAbility::Now => copies::claim(rt),

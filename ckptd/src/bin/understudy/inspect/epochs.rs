@@ -32,6 +32,7 @@ pub struct EpochFile {
 #[derive(Debug, Serialize)]
 pub struct Content {
     pub lineage: u64,
+    pub term: u64,
     pub generation: u64,
     #[serde(serialize_with = "described")]
     pub epoch: Epoch,
@@ -80,6 +81,7 @@ fn verify(path: &Path, content: &mut Option<Content>, sums: &mut Sums) -> Result
     } = &head.identity;
     *content = Some(Content {
         lineage: head.key.lineage,
+        term: head.key.term,
         generation: head.key.generation,
         epoch: head.key.epoch,
         worker: head.worker,
@@ -118,6 +120,7 @@ fn verify(path: &Path, content: &mut Option<Content>, sums: &mut Sums) -> Result
 #[derive(Debug, Serialize)]
 pub struct Epochs {
     pub lineage: u64,
+    pub term: u64,
     pub generation: u64,
     #[serde(serialize_with = "described")]
     pub epoch: Epoch,
@@ -136,6 +139,7 @@ pub fn group(files: Vec<EpochFile>) -> Vec<Epochs> {
     for file in files {
         let key = file.content.as_ref().map(|content| EpochKey {
             lineage: content.lineage,
+            term: content.term,
             generation: content.generation,
             epoch: content.epoch,
         });
@@ -160,6 +164,7 @@ impl Epochs {
         Self {
             sharing: shared_pages::compare(&known),
             lineage: key.map_or(0, |key| key.lineage),
+            term: key.map_or(0, |key| key.term),
             generation: key.map_or(0, |key| key.generation),
             epoch: key.map_or(Epoch::NONE, |key| key.epoch),
             is_complete: workers.is_some_and(|workers| known.len() == workers as usize),
@@ -189,11 +194,12 @@ impl Epochs {
             .as_secs();
         let _ = writeln!(
             out,
-            "Checkpoint {} of {} {} (job begun {ago} s ago, recoveries and restarts: {}): {} of \
-             {}, {}{}",
+            "Checkpoint {} of {} {} (job begun {ago} s ago, start {}, recoveries: {}): {} of {}, \
+             {}{}",
             self.epoch,
             content.program,
             content.arguments.join(" "),
+            self.term,
             self.generation,
             self.files.len(),
             count(content.workers, "file", "files"),
