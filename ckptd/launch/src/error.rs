@@ -24,6 +24,9 @@ pub enum Error {
     /// No worker is left to run the program.
     #[error("{}", message::only_spares(.spares, .size))]
     OnlySpares { size: u32, spares: u32 },
+    /// A file with settings cannot be read, or has a wrong line.
+    #[error("{0}")]
+    SettingsFile(String),
     /// The list of hosts is malformed.
     #[error("{}", message::bad_hosts(.0))]
     Hosts(String),

@@ -241,14 +241,9 @@ const VALUES: &[(&str, Parse)] = &[
     }),
 ];
 
-impl Config {
-    /// Reads the variables through `lookup`.
-    ///
-    /// # Errors
-    /// Fails with a message about the first invalid value, its variable and the possible values, or
-    /// about settings that exclude or need each other.
-    pub fn read(lookup: impl Fn(&str) -> Option<String>) -> Result<Config, String> {
-        let mut config = Config {
+impl Default for Config {
+    fn default() -> Config {
+        Config {
             spares: 1,
             buddy_offset: None,
             scheme: None,
@@ -277,7 +272,18 @@ impl Config {
             daemon_token: None,
             event_directory: None,
             faults: Vec::new(),
-        };
+        }
+    }
+}
+
+impl Config {
+    /// Reads the variables through `lookup`.
+    ///
+    /// # Errors
+    /// Fails with a message about the first invalid value, its variable and the possible values, or
+    /// about settings that exclude or need each other.
+    pub fn read(lookup: impl Fn(&str) -> Option<String>) -> Result<Config, String> {
+        let mut config = Config::default();
         for (name, parse) in VALUES {
             if let Some(text) = value_of(name, &lookup) {
                 parse(&mut config, &text)
@@ -308,6 +314,12 @@ impl Config {
             }
         }
         Ok(config)
+    }
+
+    /// Checks a value of a variable by itself.
+    pub(crate) fn check_value(variable: &str, text: &str) -> Result<(), String> {
+        let parser = VALUES.iter().find(|(name, _)| *name == variable);
+        parser.map_or(Ok(()), |(_, parse)| parse(&mut Config::default(), text))
     }
 
     /// Checks that this number of workers can store replicas of each other.

@@ -10,13 +10,14 @@ pub mod fault;
 pub mod points;
 pub mod refusal;
 mod setting;
+pub mod settings_files;
 mod settings_table;
 mod unknown;
 mod values;
 
 pub use checkpoint_cause::{CheckpointCause, CheckpointSignals, REPETITION_TIME, TimeLimit};
 pub use config::Config;
-pub use setting::{Form, PREFIX, SECRET, Setting, present_name};
+pub use setting::{FILES_READ, Form, PREFIX, SECRET, Setting, present_name};
 pub use settings_table::SETTINGS;
 pub use unknown::{Unknown, unknown};
 pub use values::{

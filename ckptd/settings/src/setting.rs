@@ -30,8 +30,11 @@ pub struct Setting {
 /// The setting whose value other users must not see.
 pub const SECRET: &str = "UNDERSTUDY_SECRET";
 
+/// Variable that is set in processes whose environment has the values of settings files already.
+pub const FILES_READ: &str = "UNDERSTUDY_FILES_READ";
+
 /// Former names of variables, which are accepted until the next release, and the present names.
-const FORMER_NAMES: [(&str, &str); 4] = [
+pub(crate) const FORMER_NAMES: [(&str, &str); 4] = [
     ("UNDERSTUDY_CKPTD", "UNDERSTUDY_DAEMON"),
     ("UNDERSTUDY_CKPTD_TOKEN", "UNDERSTUDY_DAEMON_TOKEN"),
     ("UNDERSTUDY_LOG_DIR", "UNDERSTUDY_EVENTS"),

@@ -2,7 +2,7 @@
 //!
 //! Most of them are misspelt names of settings.
 
-use crate::setting::{PREFIX, present_name};
+use crate::setting::{FILES_READ, PREFIX, present_name};
 use crate::settings_table::SETTINGS;
 use std::fmt;
 use understudy_catalogue::message;
@@ -11,9 +11,10 @@ use understudy_wire::line::{LAUNCHER_PREFIX, PID_NAMESPACE};
 /// Variables of understudy that are not settings.
 ///
 /// The variables are used internally, by the module file, or by tests.
-const INTERNAL_VARIABLES: [&str; 10] = [
+const INTERNAL_VARIABLES: [&str; 11] = [
     "UNDERSTUDY_ASIDE",
     "UNDERSTUDY_BOOT",
+    FILES_READ,
     "UNDERSTUDY_LIBRARY",
     "UNDERSTUDY_LIB_DIR",
     "UNDERSTUDY_LINE",
@@ -83,7 +84,8 @@ fn name_after_prefix(name: &str) -> Option<String> {
         .then(|| name_after_prefix.to_owned())
 }
 
-fn nearest(name_after_prefix: &str) -> Option<&'static str> {
+/// Returns the setting whose name resembles a name most.
+pub(crate) fn nearest(name_after_prefix: &str) -> Option<&'static str> {
     let similarity = |known: &str| strsim::jaro(name_after_prefix, &known[PREFIX.len()..]);
     let known = SETTINGS
         .iter()

@@ -2,6 +2,7 @@
 
 use ckptd::host_options::HostOptions;
 use ckptd::manual;
+use ckptd::settings_environment::add_settings_files;
 use clap::{CommandFactory, Parser, Subcommand};
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -166,7 +167,7 @@ fn main() -> ExitCode {
         Command::Serve(options) => serve(options),
         Command::Launch(options) => exit_with(launch(options), exit_status::NOT_STARTED),
         Command::Guardian { file, arguments } => exit_with(
-            guardian::run(Program { file, arguments }),
+            guardian::run(Program { file, arguments }, add_settings_files()),
             exit_status::SYSTEM_REFUSAL,
         ),
         Command::Manage {
@@ -197,6 +198,7 @@ fn exit_with(status: Result<i32, launch::Error>, failed: i32) -> ExitCode {
 }
 
 fn launch(options: Launch) -> Result<i32, launch::Error> {
+    add_settings_files().map_err(launch::Error::SettingsFile)?;
     let own_program = launch::own_program()?;
     let kind = match &options.mpi {
         Some(library) => MpiLibrary::named(library)?.kind,

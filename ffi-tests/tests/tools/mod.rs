@@ -5,5 +5,6 @@ mod messages;
 mod promise;
 mod report;
 mod scheduling;
+mod settings_files;
 mod status;
 mod warn;

@@ -699,6 +699,15 @@ pub fn bad_setting(setting: impl Display, why: impl Display) -> impl Display {
     })
 }
 
+pub fn bad_settings_file(place: impl Display, why: impl Display) -> impl Display {
+    from_fn(move |out| {
+        write!(
+            out,
+            "{place}: {why} [bad-settings-file]"
+        )
+    })
+}
+
 pub fn only_spares(spares: impl Display, size: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(

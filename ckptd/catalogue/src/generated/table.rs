@@ -796,6 +796,15 @@ pub static CATALOGUE: &[Message] = &[
         level: None,
     },
     Message {
+        identifier: "bad-settings-file",
+        text: "{place}: {why}",
+        cause: "a file with settings, the site's or yours, cannot be read or has a wrong line",
+        remedy: "correct the line, or ask those who keep the site's file; \
+         UNDERSTUDY_FILES_READ=1 starts a job without both files",
+        status: None,
+        level: None,
+    },
+    Message {
         identifier: "only-spares",
         text: "with {spares} spares (UNDERSTUDY_SPARES) none of the {size} ranks is a worker; \
          start more ranks (mpirun -n), or set UNDERSTUDY_SPARES=0",

@@ -96,13 +96,18 @@ pub struct GuardianProcess {
 
 /// Guards processes until the job's manager sends the exit status.
 ///
+/// `settings` is the outcome of adding settings of files to the environment.
+///
 /// # Errors
 /// Errors of the environment and of system calls.
-pub fn run(program: Program) -> Result<i32, Error> {
+pub fn run(program: Program, settings: Result<(), String>) -> Result<i32, Error> {
     let mut position = LauncherPosition::from_environment()?;
     // Without this signal the guardian would outlive a launcher that was killed.
     set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(|errno| Error::system("prctl")(errno.into()))?;
+    if let Err(why) = settings {
+        return run_unprotected(&program, &position, 0, &Error::SettingsFile(why));
+    }
     // Wrong settings are ignored here, because the processes of the program report them.
     let config = Config::read(|name| std::env::var(name).ok()).ok();
     let spares = config.as_ref().map_or(1, |config| config.spares);

@@ -15,7 +15,7 @@ Edit that file instead ([contributing](../contributing.md)).
 
 Every rank needs equal values: give them to `mpirun` with `-x`, or to `understudy run`, which \
 passes them on.
-Options take precedence over variables.
+Options take precedence over variables, and variables over [files](../operate/site.md#in-a-file).
 An empty variable counts as unset.
 Times are written like `500ms`, `10s`, `5m`, `6h`, `30d`.
 Switches accept `1`, `on`, `yes` and `0`, `off`, `no`.

@@ -18,8 +18,9 @@ mod simulate;
 mod status;
 mod warn;
 
+use ckptd::settings_environment::add_settings_files;
 use clap::{CommandFactory, Parser, Subcommand};
-use outcome::Outcome;
+use outcome::{Failure, Outcome, USAGE};
 use std::ffi::OsString;
 use std::process::ExitCode;
 
@@ -70,8 +71,10 @@ commands! {
 }
 
 fn main() -> ExitCode {
+    let command = Arguments::parse_from(words()).command;
+    let prepared = add_settings_files().map_err(|why| Failure::with_status(USAGE, why));
     start_log();
-    match Arguments::parse_from(words()).command.run() {
+    match prepared.and_then(|()| command.run()) {
         Ok(code) => code,
         Err(failure) => failure.report(),
     }

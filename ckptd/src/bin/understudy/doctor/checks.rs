@@ -11,7 +11,8 @@ use understudy_formats::private_directories::{
     SHARED_MEMORY_DIRECTORY as SHARED_MEMORY, make_in_memory,
 };
 use understudy_report::{bytes, count};
-use understudy_settings::{Config, unknown};
+use understudy_settings::settings_files::additions;
+use understudy_settings::{Config, PREFIX, unknown};
 
 /// Limit of descriptors that a rank needs; those of the runtime begin at 600.
 const MIN_DESCRIPTOR_LIMIT: u64 = 1024;
@@ -26,6 +27,7 @@ pub fn settings() -> Vec<Check> {
     let mut checks: Vec<Check> = unknown_variables
         .map(|variable| Check::warning(NAME, variable.to_string(), "correct it, or unset it"))
         .collect();
+    checks.extend(of_files());
     let checked = Config::read(|name| std::env::var(name).ok()).and_then(|config| {
         config.check_files()?;
         node::check_disk(&config)
@@ -34,6 +36,22 @@ pub fn settings() -> Vec<Check> {
         checks.push(Check::failure(NAME, why, "correct it, or unset it"));
     }
     checks
+}
+
+/// Lists the settings of the site's and the user's file.
+fn of_files() -> Option<Check> {
+    let places = |name: &str| {
+        std::env::var(name)
+            .ok()
+            .filter(|_| !name.starts_with(PREFIX))
+    };
+    // A file that cannot be read has ended the command already.
+    let found = additions(places).unwrap_or_default();
+    let lines = found
+        .iter()
+        .map(|(variable, it)| format!("{variable}={} ({})", it.value, it.place));
+    let lines: Vec<String> = lines.collect();
+    (!lines.is_empty()).then(|| Check::ok("settings files", lines.join(", ")))
 }
 
 pub fn node(library: Option<&Path>) -> Vec<Check> {

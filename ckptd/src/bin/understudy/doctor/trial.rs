@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use understudy_launch::preload_library;
 use understudy_pmi::{MpiKind, MpiLibrary};
 use understudy_report::Live;
+use understudy_settings::FILES_READ;
 
 const NAME: &str = "protected job";
 /// Time after which the job counts as hanging.
@@ -114,6 +115,7 @@ fn command(arguments: &Arguments, mpi: &MpiLibrary, events: &Path) -> std::io::R
         .args(["doctor", "--initialise-mpi"])
         .arg(mpi.library.file_name().unwrap_or_default())
         .env("UNDERSTUDY_LATE", "1")
+        .env(FILES_READ, "1")
         .stdin(Stdio::null());
     if let Some(directory) = mpi.library.parent() {
         let directory = directory.to_owned();
