@@ -1,4 +1,4 @@
-//! Files with settings: of the site, for all users of a machine, and of the user.
+//! Files with settings, one of the site and one of each user.
 //!
 //! ```text
 //! # comment
