@@ -22,6 +22,7 @@ pub mod epochs;
 pub mod events;
 pub mod failure_rate;
 pub mod host;
+pub mod network_devices;
 pub mod pages;
 pub mod private_directories;
 pub mod proc_file;

@@ -8,9 +8,9 @@ use super::checkpoint_cause::{CheckpointSignals, TimeLimit};
 use super::domains;
 use super::fault::{self, Fault};
 use super::values::{
-    InitEndRule, Interval, JournalLimit, Require, Restart, Scheme, SharedPages, StaticData,
-    Threads, TrialReplay, init_end, interval, journal_limit, new_phase, number, require, restart,
-    scheme, shared_pages, switch, threads, tracking, trial_replay,
+    Fabric, InitEndRule, Interval, JournalLimit, Require, Restart, Scheme, SharedPages, StaticData,
+    Threads, TrialReplay, fabric, init_end, interval, journal_limit, new_phase, number, require,
+    restart, scheme, shared_pages, switch, threads, tracking, trial_replay,
 };
 use crate::setting::{SECRET, Setting, value_of};
 use crate::settings_table::SETTINGS;
@@ -49,6 +49,8 @@ pub struct Config {
     pub warnings: Option<PathBuf>,
     /// Method of finding modified pages.
     pub tracking: Tracking,
+    /// Network between nodes.
+    pub fabric: Fabric,
     /// Workers whose set-up phase is replayed on trial even if `static_data` needs no replay.
     pub trial_replay: TrialReplay,
     /// Method of restoring static data.
@@ -133,6 +135,10 @@ const VALUES: &[(&str, Parse)] = &[
     }),
     ("UNDERSTUDY_TRACKING", |config, text| {
         config.tracking = tracking(text)?;
+        Ok(())
+    }),
+    ("UNDERSTUDY_FABRIC", |config, text| {
+        config.fabric = fabric(text)?;
         Ok(())
     }),
     ("UNDERSTUDY_STATIC", |config, text| {
@@ -254,6 +260,7 @@ impl Default for Config {
             mtbf: Duration::from_secs(24 * 3600),
             warnings: None,
             tracking: Tracking::Auto,
+            fabric: Fabric::Auto,
             trial_replay: TrialReplay::Off,
             static_data: StaticData::Image,
             journal_limit: JournalLimit::Part(0.25),

@@ -76,6 +76,16 @@ pub const SETTINGS: &[Setting] = &[
         form: Form::Value("HOW"),
     },
     Setting {
+        variable: "UNDERSTUDY_FABRIC",
+        default: "auto",
+        meaning: "Network of the MPI library between nodes: `native` is the library's own choice, \
+            such as InfiniBand, and checkpoints then compare all memory if the node has a device \
+            that writes into memory by itself; `tcp` is TCP; `auto` is `tcp`, and a message names \
+            devices that are not used. Selections of yours (`OMPI_MCA_pml`, `UCX_TLS`, \
+            `FI_PROVIDER`) take precedence",
+        form: Form::Value("auto|native|tcp"),
+    },
+    Setting {
         variable: "UNDERSTUDY_STATIC",
         default: "image",
         meaning: "Way to restore data that the program sets up once: `image` keeps it in replicas; \

@@ -63,6 +63,17 @@ pub enum Interval {
     Off,
 }
 
+/// Network between nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fabric {
+    /// TCP, with a message about other networks of the node.
+    Auto,
+    /// Network that the MPI library chooses without understudy.
+    Native,
+    /// TCP between nodes, and shared memory on a node.
+    Tcp,
+}
+
 /// Method of restoring static data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StaticData {
@@ -333,6 +344,15 @@ pub(super) fn tracking(text: &str) -> Result<Tracking, String> {
         "pagemap" => Ok(Tracking::PagemapScan),
         "compare" => Ok(Tracking::Compare),
         _ => Err(format!("`{text}` is none of `auto`, `pagemap`, `compare`")),
+    }
+}
+
+pub(super) fn fabric(text: &str) -> Result<Fabric, String> {
+    match text {
+        "auto" => Ok(Fabric::Auto),
+        "native" => Ok(Fabric::Native),
+        "tcp" => Ok(Fabric::Tcp),
+        _ => Err(format!("`{text}` is none of `auto`, `native`, `tcp`")),
     }
 }
 

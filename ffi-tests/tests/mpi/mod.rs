@@ -4,6 +4,7 @@
 //! equals that of an undisturbed run.
 
 mod conformance;
+mod fabrics;
 mod fortran;
 mod large;
 mod mpi4py;

@@ -1,6 +1,7 @@
 //! Start of the runtime, which the preload library calls in the process's first constructor.
 #![allow(unsafe_code)]
 
+mod fabric;
 mod parameters;
 
 use crate::Runtime;
@@ -207,6 +208,7 @@ fn start(rt: &Runtime) -> Result<(), String> {
         true => remove_pmix_variables(),
         false => prefer_simple_mpi(),
     }
+    fabric::set(&mut config);
     // SAFETY: the preload library passes an array of this length.
     let symbols =
         unsafe { std::slice::from_raw_parts(info().data_symbols, info().data_symbol_count) };
@@ -360,7 +362,6 @@ fn prefer_simple_mpi() {
     // `mpirun --with-ft ulfm` switches on the library's own fault tolerance, which is not used.
     // SAFETY: the MPI library has no thread yet.
     unsafe { library::set_variable(c"OMPI_MCA_mpi_ft_enable", None) };
-    parameters::set();
     // These plug-ins open drivers and their compilers, which cannot be closed again. Open MPI uses
     // hwloc for processors only.
     parameters::add_to_list(

@@ -420,6 +420,27 @@ pub fn mpi_version_unsupported(version: impl Display) -> impl Display {
     })
 }
 
+pub fn fabric_not_used(devices: impl Display) -> impl Display {
+    from_fn(move |out| {
+        write!(
+            out,
+            "nodes exchange messages by TCP, although this node has {devices}; --fabric \
+             native (UNDERSTUDY_FABRIC) uses it, and --fabric tcp omits this line \
+             [fabric-not-used]"
+        )
+    })
+}
+
+pub fn fabric_compared(devices: impl Display) -> impl Display {
+    from_fn(move |out| {
+        write!(
+            out,
+            "messages may go by {devices}, whose writes the kernel does not record: \
+             checkpoints compare all memory with its copy [fabric-compared]"
+        )
+    })
+}
+
 pub fn libraries_opened_in_advance(prefix: impl Display, name: impl Display, component: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(

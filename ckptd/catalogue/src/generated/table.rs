@@ -508,6 +508,28 @@ pub static CATALOGUE: &[Message] = &[
         level: None,
     },
     Message {
+        identifier: "fabric-not-used",
+        text: "nodes exchange messages by TCP, although this node has {devices}; --fabric \
+         native (UNDERSTUDY_FABRIC) uses it, and --fabric tcp omits this line",
+        cause: "no setting has chosen the network, and native networks have been tested without \
+         such hardware only",
+        remedy: "try `--fabric native` with a short run of the program and a killed rank; then \
+         set it, or `fabric = native` in /etc/understudy.conf",
+        status: None,
+        level: None,
+    },
+    Message {
+        identifier: "fabric-compared",
+        text: "messages may go by {devices}, whose writes the kernel does not record: \
+         checkpoints compare all memory with its copy",
+        cause: "`--fabric native`, or your selection of components of the MPI library, permits \
+         a network device to write into the program's memory",
+        remedy: "none; with `--fabric tcp` checkpoints copy modified pages only, and messages \
+         are slower",
+        status: None,
+        level: None,
+    },
+    Message {
         identifier: "libraries-opened-in-advance",
         text: "{prefix}{name} names {component}, whose libraries are opened in advance: each \
          process takes up to 1 s longer to start; remove the component unless the \

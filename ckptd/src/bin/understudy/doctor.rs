@@ -2,6 +2,7 @@
 
 mod accelerators;
 mod checks;
+mod fabric;
 mod hosts;
 mod kernel;
 mod libraries;

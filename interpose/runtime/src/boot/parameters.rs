@@ -54,8 +54,18 @@ const UNCLOSABLE: &[(&str, &[&str])] = &[
     ("osc", &["ucx"]),
 ];
 
+/// Parameters that select networks.
+const NETWORK: [&str; 4] = ["pml", "btl", "mtl", "osc"];
+
 /// Sets the parameters for the MPI library, which has no thread yet.
-pub fn set() {
+///
+/// The library chooses the network itself if `is_native`. Returns true if a component may be used
+/// that drives a network device.
+pub fn set(is_native: bool) -> bool {
+    let mut may_be_native = is_native;
+    if is_native {
+        reinit::expect_driver();
+    }
     let of_files = parameters_of_files();
     let is_4 = library::version().0.starts_with("Open MPI v4");
     let differing = if is_4 { PREFERENCES_OF_4 } else { &[] };
@@ -70,7 +80,10 @@ pub fn set() {
             .ok()
             .or_else(|| of_files.get(name).cloned());
         if let Some(user_value) = &user_value {
-            open_unclosable(name, user_value);
+            may_be_native |= open_unclosable(name, user_value);
+        }
+        if is_native && NETWORK.contains(&name) {
+            continue;
         }
         let value = user_value.map_or_else(
             || preference.to_owned(),
@@ -78,6 +91,7 @@ pub fn set() {
         );
         set_variable(&variable, &value);
     }
+    may_be_native
 }
 
 /// Sets a variable of another library, merged with the user's value.
@@ -135,9 +149,11 @@ fn merge(user_value: &str, preference: &str) -> String {
 }
 
 /// Requests that libraries are opened in advance if the user selects a component of [`UNCLOSABLE`].
-fn open_unclosable(name: &str, user_value: &str) {
+///
+/// Returns true if the user does.
+fn open_unclosable(name: &str, user_value: &str) -> bool {
     if user_value.starts_with(EXCLUSION) {
-        return;
+        return false;
     }
     let unclosable = UNCLOSABLE
         .iter()
@@ -145,7 +161,7 @@ fn open_unclosable(name: &str, user_value: &str) {
         .map_or(&[][..], |(_, names)| names);
     let Some(component) = components(user_value).find(|component| unclosable.contains(component))
     else {
-        return;
+        return false;
     };
     reinit::expect_driver();
     if process() == ProcessNumber(0) {
@@ -153,6 +169,7 @@ fn open_unclosable(name: &str, user_value: &str) {
             PREFIX, name, component,
         ));
     }
+    true
 }
 
 /// Returns the parameters in Open MPI's files; earlier [`files`] have precedence.

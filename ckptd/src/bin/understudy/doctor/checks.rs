@@ -1,5 +1,6 @@
 //! Checks of one node.
 
+use super::fabric::fabric;
 use super::{Check, accelerators, kernel};
 use crate::{node, product_files};
 use rustix::process::{Resource, getrlimit};
@@ -30,11 +31,13 @@ pub fn settings() -> Vec<Check> {
     checks.extend(of_files());
     let checked = Config::read(|name| std::env::var(name).ok()).and_then(|config| {
         config.check_files()?;
-        node::check_disk(&config)
+        node::check_disk(&config)?;
+        Ok(config)
     });
-    if let Err(why) = checked {
-        checks.push(Check::failure(NAME, why, "correct it, or unset it"));
-    }
+    checks.push(match checked {
+        Err(why) => Check::failure(NAME, why, "correct it, or unset it"),
+        Ok(config) => fabric(&config),
+    });
     checks
 }
 

@@ -1,0 +1,32 @@
+//! Check of the network between nodes.
+
+use super::Check;
+use std::path::Path;
+use understudy_formats::network_devices::{SYSFS, describe, network_devices};
+use understudy_settings::{Config, Fabric};
+
+/// Compares the node's network devices with the setting of the network.
+pub fn fabric(config: &Config) -> Check {
+    const NAME: &str = "fabric";
+    let devices = network_devices(Path::new(SYSFS));
+    if devices.is_empty() {
+        return Check::ok(
+            NAME,
+            "shared memory and TCP; this node has no other network",
+        );
+    }
+    let found = describe(&devices);
+    match config.fabric {
+        Fabric::Native => Check::ok(
+            NAME,
+            format!("the MPI library may use {found}; checkpoints compare all memory"),
+        ),
+        Fabric::Tcp => Check::ok(NAME, format!("TCP, as set, instead of {found}")),
+        Fabric::Auto => Check::warning(
+            NAME,
+            format!("TCP instead of {found}"),
+            "--fabric native uses it, and makes checkpoints compare all memory; --fabric tcp \
+             accepts TCP",
+        ),
+    }
+}
