@@ -41,8 +41,8 @@ const COPIES: &str = "UNDERSTUDY_COPIES";
 /// Setting with the faults that ranks cause themselves.
 const FAULTS: &str = "UNDERSTUDY_FAULT";
 
-/// Removes a host from a job; returns true if that was possible.
-type HostFailure = fn(&Hosts, usize) -> bool;
+/// Disturbs hosts of a job; returns true if that was possible.
+type HostFailure = Box<dyn Fn(&Hosts) -> bool>;
 
 /// Processes of a job that are killed together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +73,7 @@ pub struct Job {
     own_layer: Option<PathBuf>,
     kills: Vec<Kill>,
     end: Option<(Trigger, KillScope)>,
-    lost: Option<(Trigger, usize, HostFailure)>,
+    host_failure: Option<(Trigger, HostFailure)>,
     disk: bool,
     limit: Duration,
     mpirun: Option<PathBuf>,
@@ -108,7 +108,7 @@ impl Job {
             own_layer: None,
             kills: Vec::new(),
             end: None,
-            lost: None,
+            host_failure: None,
             disk: false,
             limit: LIMIT,
             mpirun: None,
@@ -175,7 +175,7 @@ impl Job {
 
     /// True if many processes of the job will be killed at once.
     fn will_fail_as_a_whole(&self) -> bool {
-        self.end.is_some() || self.lost.is_some()
+        self.end.is_some() || self.host_failure.is_some()
     }
 
     /// Sets an environment variable of the ranks.
@@ -220,14 +220,18 @@ impl Job {
     }
 
     /// Kills all processes of a host, which must not be the first.
-    pub fn lose_host(mut self, at: Trigger, host: usize) -> Job {
-        self.lost = Some((at, host, Hosts::lose));
-        self
+    pub fn lose_host(self, at: Trigger, host: usize) -> Job {
+        self.disturb_hosts(at, move |hosts| hosts.lose(host))
     }
 
     /// Disconnects the network of a host, which must not be the first.
-    pub fn cut_off_host(mut self, at: Trigger, host: usize) -> Job {
-        self.lost = Some((at, host, Hosts::cut_off));
+    pub fn cut_off_host(self, at: Trigger, host: usize) -> Job {
+        self.disturb_hosts(at, move |hosts| hosts.cut_off(host))
+    }
+
+    /// Calls `disturb` at this moment; it must return true.
+    pub fn disturb_hosts(mut self, at: Trigger, disturb: impl Fn(&Hosts) -> bool + 'static) -> Job {
+        self.host_failure = Some((at, Box::new(disturb)));
         self
     }
 

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 /// Script that runs in the namespaces and keeps them alive.
 const SCRIPT: &str = include_str!("hosts.sh");
@@ -242,6 +243,69 @@ impl Hosts {
             .args(["ip", "link", "set", &device, "down"])
             .status();
         cut.is_ok_and(|status| status.success())
+    }
+
+    /// Stops the node manager of a host by SIGSTOP, for this time; returns at once.
+    ///
+    /// Returns true if the manager was found.
+    pub fn stall_manager(&self, host: usize, time: Duration) -> bool {
+        // The first host shows the processes of the other hosts as well.
+        let script = format!(
+            "own=$(readlink /proc/self/ns/uts); for p in $(pgrep -f '[c]kptd manage'); do if [ \
+             $(readlink /proc/$p/ns/uts) = $own ]; then kill -STOP $p && echo stopped && sleep {} \
+             && kill -CONT $p; fi; done",
+            time.as_secs_f64()
+        );
+        self.start_script(host, &script)
+    }
+
+    /// Cuts off a host and stops all of its processes.
+    ///
+    /// The processes continue after `frozen`, and the network after `cut_off`. The host must not
+    /// be the first. Returns at once, with true if the host was found.
+    pub fn freeze(&self, host: usize, frozen: Duration, cut_off: Duration) -> bool {
+        let Ok(pid) = std::fs::read_to_string(self.directory.path().join(self.name(host))) else {
+            return false;
+        };
+        // The script runs on the first host, which shows all processes. Parents are stopped first
+        // and continue last: nsenter(1) stops itself if its child is stopped.
+        let freeze = format!(
+            "host=$(readlink /proc/{}/ns/uts); all=$(for p in $(ls /proc | grep '^[0-9]' | sort \
+             -n); do if [ \"$(readlink /proc/$p/ns/uts)\" = $host ]; then echo $p; fi; done); \
+             kill -STOP $all; echo stopped; sleep {}; kill -CONT $(echo \"$all\" | sort -rn) 2> \
+             /dev/null",
+            pid.trim(),
+            frozen.as_secs_f64()
+        );
+        let heal = format!(
+            "echo begun; sleep {}; ip link set to{} up",
+            cut_off.as_secs_f64(),
+            host + 1
+        );
+        self.cut_off(host) && self.start_script(0, &freeze) && self.start_script(0, &heal)
+    }
+
+    /// Starts a shell script on a host, and waits for its first line.
+    ///
+    /// Returns true if the script has printed a line.
+    fn start_script(&self, host: usize, script: &str) -> bool {
+        let words = ["sh", "-c", script];
+        // The agent of the other hosts starts a shell itself.
+        let mut command = self.on(host, if host == 0 { &words } else { &words[2..] });
+        command.stdout(Stdio::piped());
+        let (sender, first_line) = std::sync::mpsc::channel();
+        // The script is killed when the thread that has started it ends.
+        std::thread::spawn(move || {
+            let Ok(mut child) = command.spawn() else {
+                return;
+            };
+            let mut line = String::new();
+            let output = child.stdout.take().map(BufReader::new);
+            let length = output.map(|mut output| output.read_line(&mut line));
+            let _ = sender.send(matches!(length, Some(Ok(1..))));
+            let _ = child.wait();
+        });
+        first_line.recv().unwrap_or(false)
     }
 
     /// Files in /dev/shm of all hosts.

@@ -92,12 +92,12 @@ impl RunningJob {
                 job.end = None;
                 self.kill_all(scope, started);
             }
-            if let (Some((at, host, lose)), Some(hosts)) = (job.lost, &self.hosts)
+            if let (Some((at, disturb)), Some(hosts)) = (&job.host_failure, &self.hosts)
                 && self.is_complete()
                 && at.is_reached(&stdout, &events)
             {
-                assert!(lose(hosts, host), "host {host} cannot be lost");
-                job.lost = None;
+                assert!(disturb(hosts), "the host cannot be disturbed");
+                job.host_failure = None;
             }
             if let (Some(next), true) = (kill, self.is_complete()) {
                 if due.is_none() && next.at.is_reached(&stdout, &events) {
