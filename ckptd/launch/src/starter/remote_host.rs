@@ -16,7 +16,6 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::process::{Child, Stdio};
-use understudy_catalogue::exit_status;
 use understudy_formats::private_directories::{RUNTIME_DIR, name_runtime_directory};
 
 /// Executes the assignment from standard input until the guardians have ended.
@@ -74,9 +73,10 @@ fn wait_for(mut manager: Child, job: &str) {
     drop(input);
 }
 
-/// Handles messages of the starter until the starter ends, and exits.
+/// Handles messages of the starter until the starter ends, and kills the guardians.
 ///
-/// The guardians end with this process.
+/// The manager ends without guardians, and this process then removes what a killed manager has
+/// left.
 fn listen(
     mut messages: Messages<File>,
     guardians: &StartedGuardians,
@@ -97,5 +97,5 @@ fn listen(
             }
         }
     }
-    std::process::exit(exit_status::RECOVERY_FAILED)
+    guardians.signal(libc::SIGKILL);
 }
