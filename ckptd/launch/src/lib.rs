@@ -7,6 +7,8 @@
 //! ranks and guardians.
 
 mod error;
+mod fence_keeper;
+mod fence_tie;
 mod find_program;
 pub mod guardian;
 #[cfg(any(test, fuzzing))]
@@ -32,6 +34,7 @@ mod streams;
 mod tied_child;
 
 pub use error::Error;
+pub use fence_keeper::keep_fence;
 pub use find_program::find_program;
 pub use job_environment::Environment;
 pub use manager_process::inherited_socket;

@@ -8,9 +8,10 @@ use super::checkpoint_cause::{CheckpointSignals, TimeLimit};
 use super::domains;
 use super::fault::{self, Fault};
 use super::values::{
-    Fabric, InitEndRule, Interval, JournalLimit, Require, Restart, Scheme, SharedPages, StaticData,
-    Threads, TrialReplay, fabric, init_end, interval, journal_limit, new_phase, number, require,
-    restart, scheme, shared_pages, switch, threads, tracking, trial_replay,
+    DEFAULT_NODE_TIMEOUT, Fabric, InitEndRule, Interval, JournalLimit, Require, Restart, Scheme,
+    SharedPages, StaticData, Threads, TrialReplay, fabric, init_end, interval, journal_limit,
+    new_phase, node_timeout, number, require, restart, scheme, shared_pages, switch, threads,
+    tracking, trial_replay,
 };
 use crate::setting::{SECRET, Setting, value_of};
 use crate::settings_table::SETTINGS;
@@ -79,6 +80,8 @@ pub struct Config {
     pub time_limit: Option<TimeLimit>,
     /// True if new spares are started when spares have died or taken over.
     pub replenish: bool,
+    /// Time for which a silent node is waited for.
+    pub node_timeout: Duration,
     /// Permissions of threads that the program creates.
     pub threads: Threads,
     /// Daemon that may choose spares.
@@ -216,6 +219,10 @@ const VALUES: &[(&str, Parse)] = &[
         config.replenish = switch(text)?;
         Ok(())
     }),
+    ("UNDERSTUDY_NODE_TIMEOUT", |config, text| {
+        config.node_timeout = node_timeout(text)?;
+        Ok(())
+    }),
     ("UNDERSTUDY_DAEMON", |config, text| {
         config.daemon = Some(DaemonAddress::parse(text)?);
         Ok(())
@@ -274,6 +281,7 @@ impl Default for Config {
             checkpoint_on: None,
             time_limit: None,
             replenish: false,
+            node_timeout: DEFAULT_NODE_TIMEOUT,
             threads: Threads::AsRequested,
             daemon: None,
             daemon_token: None,

@@ -37,6 +37,18 @@ fn intervals_are_times_call_counts_or_off() {
 }
 
 #[test]
+fn silent_nodes_are_waited_for_at_least_five_seconds() {
+    let wait = |text| read("UNDERSTUDY_NODE_TIMEOUT", text).map(|config| config.node_timeout);
+    assert_eq!(wait(""), Ok(DEFAULT_NODE_TIMEOUT));
+    assert_eq!(wait("5s"), Ok(Duration::from_secs(5)));
+    assert_eq!(wait("10m"), Ok(Duration::from_secs(600)));
+    for wrong in ["4.9s", "0s", "60", "off"] {
+        let refused = wait(wrong).unwrap_err();
+        assert!(refused.contains("UNDERSTUDY_NODE_TIMEOUT"), "{refused}");
+    }
+}
+
+#[test]
 fn schemes_are_copies_or_parity() {
     let scheme = |text| read("UNDERSTUDY_COPIES", text).map(|config| config.scheme);
     assert_eq!(scheme("auto"), Ok(None));

@@ -197,6 +197,15 @@ pub const SETTINGS: &[Setting] = &[
         form: Form::Switch,
     },
     Setting {
+        variable: "UNDERSTUDY_NODE_TIMEOUT",
+        default: "60s",
+        meaning: "Time for which a host that does not answer, or whose node manager is stopped, is \
+            waited for before it counts as lost, at least `5s`. Its processes are killed there by \
+            timers of the kernel 1 s and 2 % of the time earlier. A host whose connections break \
+            is lost at once. The first host's value counts",
+        form: Form::Value("TIME"),
+    },
+    Setting {
         variable: "UNDERSTUDY_DAEMON",
         default: "none",
         meaning: "Daemon that may choose the spare for a failed worker: path of its socket, or \

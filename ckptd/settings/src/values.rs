@@ -6,6 +6,10 @@ use understudy_formats::pages::Tracking;
 
 /// Limit of the interval; checkpoints at longer intervals do not protect a job.
 const MAX_INTERVAL: Duration = Duration::from_secs(30 * 86400);
+/// Default time for which a silent node is waited for.
+pub const DEFAULT_NODE_TIMEOUT: Duration = Duration::from_secs(60);
+/// Shortest time for which a silent node is waited for.
+const MIN_NODE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Kind of protection of workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -335,6 +339,20 @@ pub(super) fn interval(text: &str) -> Result<Interval, String> {
              first"
         )),
         time => time.map(Interval::Time).ok_or_else(wrong),
+    }
+}
+
+/// Parses the time for which a silent node is waited for.
+///
+/// Heartbeats and margins need the minimum.
+pub(super) fn node_timeout(text: &str) -> Result<Duration, String> {
+    match understudy_formats::duration::parse_duration(text) {
+        Some(time) if time >= MIN_NODE_TIMEOUT => Ok(time),
+        Some(_) => Err(format!(
+            "`{text}` is shorter than {} s",
+            MIN_NODE_TIMEOUT.as_secs()
+        )),
+        None => Err(format!("`{text}` is not a time (`60s`, `2m`)")),
     }
 }
 

@@ -90,6 +90,12 @@ enum Command {
     /// Start the processes on this host of a job that was started on another host.
     #[command(hide = true)]
     Node,
+    /// Hold the fence of a node: the node's processes die with this one. Started by the manager.
+    #[command(hide = true)]
+    Fence {
+        /// Directory of the job.
+        directory: PathBuf,
+    },
     /// Write the man pages.
     Man {
         /// Target directory; created if missing.
@@ -182,6 +188,9 @@ fn main() -> ExitCode {
             exit_with(guardian::meet(publish), exit_status::SYSTEM_REFUSAL)
         }
         Command::Node => exit_with(starter::run_on_host(), exit_status::SYSTEM_REFUSAL),
+        Command::Fence { directory } => {
+            exit_with(launch::keep_fence(&directory), exit_status::SYSTEM_REFUSAL)
+        }
         Command::Man { dir } => write_manual(&dir),
     }
 }

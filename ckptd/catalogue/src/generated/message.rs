@@ -2560,6 +2560,25 @@ pub fn host_lost(host: impl Display) -> impl Display {
     })
 }
 
+pub fn host_silent(host: impl Display, limit: impl Display) -> impl Display {
+    from_fn(move |out| {
+        write!(
+            out,
+            "{host} does not answer; the job waits for it, and counts it as lost after \
+             {limit} s (UNDERSTUDY_NODE_TIMEOUT) [host-silent]"
+        )
+    })
+}
+
+pub fn host_answers(host: impl Display, time: impl Display) -> impl Display {
+    from_fn(move |out| {
+        write!(
+            out,
+            "{host} answers again, after {time} s; the job goes on [host-answers]"
+        )
+    })
+}
+
 pub fn node_ends(host: impl Display, why: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(

@@ -2879,6 +2879,24 @@ pub static CATALOGUE: &[Message] = &[
         level: None,
     },
     Message {
+        identifier: "host-silent",
+        text: "{host} does not answer; the job waits for it, and counts it as lost after \
+         {limit} s (UNDERSTUDY_NODE_TIMEOUT)",
+        cause: "the node manager (`ckptd manage`) of the host is stopped, the host stands still \
+         or has failed, or the network is interrupted",
+        remedy: "check the host, and the network between it and the first host",
+        status: None,
+        level: None,
+    },
+    Message {
+        identifier: "host-answers",
+        text: "{host} answers again, after {time} s; the job goes on",
+        cause: "the host, its node manager or the network had stood still",
+        remedy: "none; if this recurs, check the host and the network",
+        status: None,
+        level: None,
+    },
+    Message {
         identifier: "node-ends",
         text: "the processes on {host} end: {why}",
         cause: "the connection to the first host of the job has ended, or the process that has \

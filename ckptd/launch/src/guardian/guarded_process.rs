@@ -3,6 +3,8 @@
 //! The guardian keeps all state that outlives the process and the manager.
 
 use super::passed_signals::{self, PassedSignals};
+use crate::fence_tie::{FenceTie, TiedProcesses};
+use crate::tied_child::or_end;
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::process::{
     Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open, pidfd_send_signal,
@@ -10,6 +12,7 @@ use rustix::process::{
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::{Child, ExitStatus};
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,6 +58,8 @@ pub struct GuardedProcess {
     child: Child,
     pidfd: Source<OwnedFd>,
     is_group: bool,
+    /// Tie of the process, or of its group, to the fence of the node.
+    fence_tie: Option<FenceTie>,
     forwarding: SignalForwarding,
     registrations: Vec<Registered>,
     /// Replica store of the process, and the worker for whose replacement the store is.
@@ -85,6 +90,7 @@ impl GuardedProcess {
             pidfd,
             child,
             is_group,
+            fence_tie: None,
             forwarding,
             registrations: Vec::new(),
             store: None,
@@ -93,6 +99,25 @@ impl GuardedProcess {
             closing: None,
             is_forgotten: false,
         }
+    }
+
+    /// Ties the process, or its group, to the fence of the node.
+    ///
+    /// # Errors
+    /// Errors of [`FenceTie::new`]; the process is killed then.
+    pub fn tie(&mut self, directory: &Path) -> io::Result<()> {
+        let pid = Pid::from_child(&self.child);
+        let processes = match self.is_group {
+            true => TiedProcesses::Group(pid),
+            false => TiedProcesses::One(pid),
+        };
+        let tie = FenceTie::new(directory, processes);
+        self.fence_tie = or_end(&mut self.child, tie)?;
+        Ok(())
+    }
+
+    pub fn untie(&mut self) {
+        self.fence_tie = None;
     }
 
     pub fn signal(&self, signal: Signal) {

@@ -17,6 +17,7 @@ use super::program::{Program, preloaded_besides};
 use super::spawned_children::SpawnedChildren;
 use super::unprotected::run_unprotected;
 use crate::Error;
+use crate::fence_tie::FenceTie;
 use crate::output::is_lost;
 use crate::print_message::print_message;
 use crate::request_signals::{RequestSignals, SignalMeaning};
@@ -92,6 +93,10 @@ pub struct GuardianProcess {
     pub(super) early_signal: Option<i32>,
     pub(super) passed: Arc<PassedSignals>,
     pub(super) children: SpawnedChildren,
+    /// Tie of this process to the fence of its node, if the node has one.
+    ///
+    /// Set before the first process is started, because the fence is there then.
+    pub(super) fence_tie: Option<FenceTie>,
 }
 
 /// Guards processes until the job's manager sends the exit status.
@@ -166,6 +171,7 @@ pub fn run(program: Program, settings: Result<(), String>) -> Result<i32, Error>
         early_signal: None,
         passed: Arc::default(),
         children: SpawnedChildren::default(),
+        fence_tie: None,
     };
     guardian.report_state(false);
     if let Err(error) = guardian.forward_signals(requests) {
@@ -267,6 +273,9 @@ impl GuardianProcess {
         match message {
             ToGuardian::Start { number, is_restart } => self.start(number, is_restart),
             ToGuardian::Leave { status } => {
+                // The fence ends with the manager, which may exit before this process.
+                self.fence_tie = None;
+                self.processes().iter_mut().for_each(GuardedProcess::untie);
                 self.children.flush();
                 return Ok(Some(match status {
                     0 if is_lost() => exit_status::STATE_NOT_SAVED,
@@ -295,7 +304,10 @@ impl GuardianProcess {
                 let id = start.id;
                 let (line, preload) = (files.into_iter().next(), preloaded_besides());
                 let registry = self.poller.registry();
-                let news = self.children.start(start, line, preload, registry);
+                let directory = self.position.directory();
+                let news = self
+                    .children
+                    .start(start, line, preload, &directory, registry);
                 let process: Vec<_> = self.children.descriptor(id).into_iter().collect();
                 let _ = self
                     .manager

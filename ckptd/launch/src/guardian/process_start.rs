@@ -3,6 +3,7 @@
 use super::guarded_process::{GuardedProcess, SignalForwarding, SignalTargets};
 use super::guardian_process::GuardianProcess;
 use crate::Error;
+use crate::fence_tie::FenceTie;
 use crate::output::pass_all_on;
 use crate::print_message::print_message;
 use crate::tied_child::{die_with_parent, or_end, pidfd_of};
@@ -32,7 +33,10 @@ impl GuardianProcess {
                 let by = Killer::Launcher;
                 ProcessEnd::Killed { number, signal, by }
             }
-            None => match self.start_process(number, is_restart) {
+            None => match self
+                .tie()
+                .and_then(|()| self.start_process(number, is_restart))
+            {
                 Ok(process) => {
                     self.has_begun = true;
                     return self.processes().push(process);
@@ -53,6 +57,14 @@ impl GuardianProcess {
         for end in [ending, ProcessEnd::OutputClosed { number, written }] {
             let _ = self.manager.send(&FromGuardian::Ended(end));
         }
+    }
+
+    /// Ties this process to the fence of its node, if it is not tied yet.
+    fn tie(&mut self) -> io::Result<()> {
+        if self.fence_tie.is_none() {
+            self.fence_tie = FenceTie::of_this_process(&self.position.directory())?;
+        }
+        Ok(())
     }
 
     fn start_process(&self, number: ProcessNumber, is_restart: bool) -> io::Result<GuardedProcess> {
@@ -106,7 +118,9 @@ impl GuardianProcess {
                 SignalTargets::All
             },
         };
-        Ok(GuardedProcess::new(number, child, pidfd, is_group, passing))
+        let mut process = GuardedProcess::new(number, child, pidfd, is_group, passing);
+        process.tie(&self.position.directory())?;
+        Ok(process)
     }
 
     /// Returns the variables that give a process its number, as a launcher would set them.

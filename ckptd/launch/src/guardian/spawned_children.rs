@@ -6,6 +6,7 @@
 //! first process has printed ten lines when it is killed, and its successor prints the same ten
 //! lines and two more, only the last two lines of the successor are passed on.
 
+use crate::fence_tie::{FenceTie, TiedProcesses};
 use crate::output::Output;
 use crate::tied_child::{die_with_parent, or_end, pidfd_of};
 use parking_lot::Mutex;
@@ -17,6 +18,7 @@ use std::ffi::OsString;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -46,6 +48,8 @@ struct Running {
     id: u64,
     child: Child,
     pidfd: Source<OwnedFd>,
+    /// Tie of the process's group to the fence of the node.
+    _fence_tie: Option<FenceTie>,
 }
 
 /// Output of a process that a thread passes on.
@@ -93,17 +97,18 @@ impl SpawnedChildren {
     /// Starts a process.
     ///
     /// `line` is the process's connection to the MPI library's server, if the library has one;
-    /// `preload` is the value of `LD_PRELOAD`. The poller of the registry is woken when the process
-    /// ends.
+    /// `preload` is the value of `LD_PRELOAD`, and `directory` that of the job. The poller of the
+    /// registry is woken when the process ends.
     pub fn start(
         &mut self,
         start: ChildStart,
         line: Option<OwnedFd>,
         preload: String,
+        directory: &Path,
         registry: &Registry,
     ) -> ChildState {
         let id = start.id;
-        match self.try_start(start, line, preload, registry) {
+        match self.try_start(start, line, preload, directory, registry) {
             Ok(running) => {
                 self.running.push(running);
                 ChildState::Started
@@ -121,6 +126,7 @@ impl SpawnedChildren {
         mut start: ChildStart,
         line: Option<OwnedFd>,
         preload: String,
+        directory: &Path,
         registry: &Registry,
     ) -> Result<Running, (String, io::Error)> {
         let program = start.program;
@@ -174,10 +180,14 @@ impl SpawnedChildren {
             .and_then(|()| pidfd_of(&child))
             .and_then(|pidfd| Source::new(registry, pidfd, Interest::READ));
         let pidfd = or_end(&mut child, forwarding).map_err(failed)?;
+        let group = TiedProcesses::Group(Pid::from_child(&child));
+        let tie = FenceTie::new(directory, group);
+        let fence_tie = or_end(&mut child, tie).map_err(failed)?;
         Ok(Running {
             id: start.id,
             child,
             pidfd,
+            _fence_tie: fence_tie,
         })
     }
 

@@ -1,22 +1,20 @@
 //! The leader's connections to the other nodes of its job.
 //!
-//! A node that was silent for [`SILENCE_TIMEOUT`] is lost. The leader returns a node's heartbeats.
-//! A node to which no heartbeat was returned for [`LEASE_TIMEOUT`](crate::messages::LEASE_TIMEOUT),
-//! which is shorter, kills its processes. So two halves of a job never run at the same time,
-//! provided that the manager of a node runs at least once a second. After these limits, both sides
-//! wait for `DOUBT_TIMEOUT` (`crate::messages`) more, measured in time in which they run.
+//! The leader returns the heartbeats of nodes, and waits for a silent node for the time of
+//! UNDERSTUDY_NODE_TIMEOUT. Kernel timers of the node, which each returned heartbeat sets again,
+//! kill its processes earlier ([`SilenceLimits`](understudy_protocol::SilenceLimits)). So two
+//! halves of a job never run at the same time, even if a manager is stopped.
 
-use crate::messages::{Doubt, GREETING, Greeting, LeaderToNode, Link, NodeToLeader, Order, Report};
+use crate::messages::{GREETING, Greeting, LeaderToNode, Link, NodeToLeader, Order, Report};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
+use understudy_protocol::{NodeSilence, SilenceChange, SilenceLimits};
 use understudy_sockets::{Registry, Source, is_other_user};
 use understudy_wire::auth::{self, ProofPurpose};
 use understudy_wire::io::Interest;
 
-/// Time after which a silent node is lost.
-const SILENCE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time for which a node's processes may run after the end of its connection.
 ///
 /// Guardians of the node detect in this time that the manager has died.
@@ -32,6 +30,8 @@ pub enum NodeChange {
     /// The node has connected from the host with this name.
     Joined(String),
     Reported(Report),
+    /// The node has become silent, or has answered after a silence.
+    Silence(SilenceChange),
     /// The node is lost: it was silent, or its connection had ended, for this time.
     Lost(Duration),
 }
@@ -47,9 +47,7 @@ struct UnauthenticatedPeer {
 
 struct Node {
     link: Source<Link>,
-    last_message: Instant,
-    /// Silence beyond [`SILENCE_TIMEOUT`].
-    doubt: Doubt,
+    silence: NodeSilence,
     /// Time when the connection ended.
     ended: Option<Instant>,
 }
@@ -58,6 +56,9 @@ pub struct Hub {
     listener: Source<TcpListener>,
     registry: Registry,
     token: Vec<u8>,
+    limits: SilenceLimits,
+    /// Start of the clock of all [`NodeSilence`].
+    began: Instant,
     unauthenticated: VecDeque<UnauthenticatedPeer>,
     nodes: BTreeMap<u32, Node>,
 }
@@ -67,7 +68,7 @@ impl Hub {
     ///
     /// # Errors
     /// Errors of bind(2), listen(2) and epoll_ctl(2).
-    pub fn new(token: Vec<u8>, registry: &Registry) -> io::Result<Hub> {
+    pub fn new(token: Vec<u8>, limits: SilenceLimits, registry: &Registry) -> io::Result<Hub> {
         let listener = TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0))
             .or_else(|_| TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)))?;
         listener.set_nonblocking(true)?;
@@ -75,9 +76,16 @@ impl Hub {
             listener: Source::new(registry, listener, Interest::READ)?,
             registry: registry.clone(),
             token,
+            limits,
+            began: Instant::now(),
             unauthenticated: VecDeque::new(),
             nodes: BTreeMap::new(),
         })
+    }
+
+    /// Returns the time limits of silent nodes.
+    pub fn limits(&self) -> SilenceLimits {
+        self.limits
     }
 
     /// # Errors
@@ -112,10 +120,10 @@ impl Hub {
 
     /// Returns the time after which [`Hub::attend`] must be called.
     pub fn limit(&self) -> Option<Duration> {
-        let node_limit = |node: &Node| match (node.ended, node.doubt.limit()) {
-            (Some(since), _) => DISCONNECT_TIMEOUT.saturating_sub(since.elapsed()),
-            (None, Some(limit)) => limit,
-            (None, None) => SILENCE_TIMEOUT.saturating_sub(node.last_message.elapsed()),
+        let now = self.began.elapsed();
+        let node_limit = |node: &Node| match node.ended {
+            Some(since) => DISCONNECT_TIMEOUT.saturating_sub(since.elapsed()),
+            None => node.silence.limit(now),
         };
         let greetings = self
             .unauthenticated
@@ -137,14 +145,12 @@ impl Hub {
             changes.extend(self.authenticate(stranger));
         }
         for (&number, node) in &mut self.nodes {
-            let reported = node
-                .receive()
-                .into_iter()
-                .map(|report| (number, NodeChange::Reported(report)));
-            changes.extend(reported);
+            let news = node.receive(self.began);
+            changes.extend(news.into_iter().map(|change| (number, change)));
         }
+        let now = self.began.elapsed();
         let lost = self.nodes.extract_if(.., |_, node| node.is_lost());
-        changes.extend(lost.map(|(number, node)| (number, NodeChange::Lost(node.silence()))));
+        changes.extend(lost.map(|(number, node)| (number, NodeChange::Lost(node.silent_for(now)))));
         changes
     }
 
@@ -204,13 +210,14 @@ impl Hub {
                     return None;
                 }
                 let mut link = stranger.link;
+                link.get_mut().survive(self.limits.wait());
                 link.get_mut().send(&Greeting::Leader {
                     proof: auth::proof(ProofPurpose::Leader, &self.token, &nonce),
+                    node_timeout: self.limits.wait(),
                 });
                 let node = Node {
                     link,
-                    last_message: Instant::now(),
-                    doubt: Doubt::default(),
+                    silence: NodeSilence::new(self.limits, self.began.elapsed()),
                     ended: None,
                 };
                 self.nodes.insert(number, node);
@@ -240,7 +247,7 @@ impl Hub {
 }
 
 impl Node {
-    fn receive(&mut self) -> Vec<Report> {
+    fn receive(&mut self, clock: Instant) -> Vec<NodeChange> {
         if self.ended.is_some() {
             return Vec::new();
         }
@@ -249,28 +256,29 @@ impl Node {
             log::info!("the connection to a node has ended: {error}");
             self.ended = Some(Instant::now());
         }
-        let mut reports = Vec::new();
+        // Read after the messages: this process may have been stopped, and the node sets its timers
+        // by a heartbeat that it has sent meanwhile.
+        let change = self.silence.update(clock.elapsed(), !received.is_empty());
+        let mut changes = Vec::from_iter(change.map(NodeChange::Silence));
         for message in received {
-            self.last_message = Instant::now();
             match message {
                 NodeToLeader::Beat(number) => self.link.get_mut().send(&LeaderToNode::Beat(number)),
-                NodeToLeader::Report(report) => reports.push(report),
+                NodeToLeader::Report(report) => changes.push(NodeChange::Reported(report)),
             }
         }
-        self.doubt
-            .update(self.last_message.elapsed() >= SILENCE_TIMEOUT);
-        reports
+        changes
     }
 
     /// Time since the connection ended, or since the last message on it.
-    fn silence(&self) -> Duration {
-        self.ended.unwrap_or(self.last_message).elapsed()
+    fn silent_for(&self, now: Duration) -> Duration {
+        let silence = self.silence.silence(now);
+        self.ended.map_or(silence, |since| since.elapsed())
     }
 
     fn is_lost(&self) -> bool {
         match self.ended {
             Some(since) => since.elapsed() >= DISCONNECT_TIMEOUT,
-            None => self.doubt.is_over(),
+            None => self.silence.is_lost(),
         }
     }
 }
@@ -279,15 +287,17 @@ impl Node {
 mod tests {
     use super::*;
     use crate::manager::Follower;
-    use crate::messages::{DOUBT_TIMEOUT, HEARTBEAT_INTERVAL, LEASE_TIMEOUT};
     use understudy_messages::JobOrder;
+    use understudy_protocol::HEARTBEAT_INTERVAL;
     use understudy_sockets::Poller;
 
     const TOKEN: &[u8] = b"a token of some length";
+    const NODE_TIMEOUT: Duration = Duration::from_secs(5);
 
     fn hub() -> (Poller, Hub) {
         let poller = Poller::new().expect("a poller");
-        let hub = Hub::new(TOKEN.to_vec(), poller.registry()).expect("a socket");
+        let limits = SilenceLimits::new(NODE_TIMEOUT);
+        let hub = Hub::new(TOKEN.to_vec(), limits, poller.registry()).expect("a socket");
         (poller, hub)
     }
 
@@ -426,6 +436,9 @@ mod tests {
         });
         assert_eq!(reported, Some(Order::Job(JobOrder::End { is_good: true })));
         assert_eq!(node.lost_reason(), None);
+        // The kernel must not give up the connection earlier than the leader.
+        let given_up = rustix::net::sockopt::tcp_user_timeout(&hub.nodes[&4].link);
+        assert!(given_up.is_ok_and(|time| u128::from(time) > NODE_TIMEOUT.as_millis()));
         drop(node);
         assert!(matches!(
             &changes(&mut hub, &mut poller)[..],
@@ -458,14 +471,6 @@ mod tests {
 
     #[test]
     fn a_silent_leader_is_left_before_it_takes_the_node_for_lost() {
-        const {
-            assert!(
-                LEASE_TIMEOUT.as_millis()
-                    + DOUBT_TIMEOUT.as_millis()
-                    + HEARTBEAT_INTERVAL.as_millis()
-                    < SILENCE_TIMEOUT.as_millis()
-            )
-        };
         let (mut poller, mut hub) = hub();
         let address = [format!("localhost:{}", hub.port().expect("bound"))];
         let registry = poller.registry().clone();
@@ -484,10 +489,10 @@ mod tests {
                 break began.elapsed();
             }
         };
-        // The last heartbeat was returned after one second.
+        // The node has the leader's limits. The last heartbeat was returned after one second.
+        let limits = SilenceLimits::new(NODE_TIMEOUT);
         assert!(
-            silence > LEASE_TIMEOUT + DOUBT_TIMEOUT
-                && silence < SILENCE_TIMEOUT + Duration::from_secs(1),
+            silence > limits.leave() && silence < limits.fence() + Duration::from_secs(1),
             "{silence:?}"
         );
         assert!(hub.attend().is_empty(), "the node has sent heartbeats");

@@ -17,7 +17,7 @@ use understudy_formats::events::realtime_ns;
 use understudy_pmi::GenerationName;
 use understudy_protocol::{
     Action, Domain, Ending, Event, GenerationStart, Guardian, JOIN_TIMEOUT, Job, JobOrder, Node,
-    ProcessNumber, Worker,
+    ProcessNumber, SilenceChange, SilenceLimits, Worker,
 };
 use understudy_settings::CheckpointCause;
 use understudy_settings::domains::domain_of_host;
@@ -154,6 +154,23 @@ impl JobLeader {
         }
         self.handle_event(Event::NodeLost(Node(node), silence));
         had_guardians
+    }
+
+    /// Reports that a node does not answer, or that it answers again.
+    pub fn note_silence(&self, node: u32, change: SilenceChange, limits: SilenceLimits) {
+        let Some(host) = self.hosts.get(&node).filter(|_| !self.is_over()) else {
+            return;
+        };
+        match change {
+            SilenceChange::Began => {
+                let limit = limits.wait().as_secs();
+                print_message(message::host_silent(host, limit));
+            }
+            SilenceChange::Ended(time) => {
+                let time = format_args!("{:.1}", time.as_secs_f64());
+                print_message(message::host_answers(host, time));
+            }
+        }
     }
 
     /// True if a node has not connected yet and is not lost.

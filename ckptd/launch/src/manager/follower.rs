@@ -1,32 +1,29 @@
 //! A node's connection to the leader of its job on another node.
 
-use crate::messages::{
-    Doubt, HEARTBEAT_INTERVAL, LEASE_TIMEOUT, LeaderToNode, Link, NodeToLeader, Order, Report,
-};
-use std::collections::VecDeque;
+use super::node_fence::NodeFence;
+use crate::Error;
+use crate::messages::{LeaderToNode, Link, NodeToLeader, Order, Report};
+use rustix::time::{ClockId, clock_gettime};
 use std::io;
-use std::time::{Duration, Instant};
+use std::path::Path;
+use std::time::Duration;
+use understudy_protocol::{HEARTBEAT_INTERVAL, NodeLease, SilenceLimits};
 use understudy_sockets::{Registry, Source};
 use understudy_wire::io::Interest;
 
 pub struct Follower {
     link: Source<Link>,
-    /// Times of the heartbeats that were not returned yet.
-    sent: VecDeque<Instant>,
-    /// Number of the first heartbeat in `sent`.
-    first_unreturned: u64,
-    /// Time of the last heartbeat, returned or not.
-    beat_at: Option<Instant>,
-    /// Time when the last returned heartbeat was sent.
-    ///
-    /// The leader has received that heartbeat at this time or later, so it cannot have declared
-    /// this node lost before this time plus the leader's timeout. The time when the heartbeat came
-    /// back would prove nothing, because the heartbeat may have waited in a buffer.
-    last_confirmed: Instant,
-    /// Silence beyond [`LEASE_TIMEOUT`].
-    doubt: Doubt,
+    lease: NodeLease,
+    /// Kernel timers of the node; `None` until they are started.
+    fence: Option<NodeFence>,
     /// Error that has ended the connection.
     ended: Option<io::Error>,
+}
+
+/// Returns the time since the machine was started, which includes times of suspension.
+fn now() -> Duration {
+    let time = clock_gettime(ClockId::Boottime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 impl Follower {
@@ -41,17 +38,30 @@ impl Follower {
         host: &str,
         registry: &Registry,
     ) -> io::Result<Follower> {
-        let last_confirmed = Instant::now();
-        let link = Link::call(leader, token, node, host)?;
+        let began = now();
+        let (link, node_timeout) = Link::call(leader, token, node, host)?;
         Ok(Follower {
             link: Source::new(registry, link, Interest::READ)?,
-            sent: VecDeque::new(),
-            first_unreturned: 0,
-            beat_at: None,
-            last_confirmed,
-            doubt: Doubt::default(),
+            lease: NodeLease::new(SilenceLimits::new(node_timeout), began),
+            fence: None,
             ended: None,
         })
+    }
+
+    /// Starts the timers that kill the node's processes if the leader returns no heartbeats.
+    ///
+    /// # Errors
+    /// Errors of [`NodeFence::start`].
+    pub fn start_fence(&mut self, directory: &Path) -> Result<(), Error> {
+        self.fence = Some(NodeFence::start(directory, self.lease.fence_at())?);
+        Ok(())
+    }
+
+    /// Stops the timers: guardians were ordered to exit, and the leader may be gone.
+    pub fn stop_fence(&mut self) {
+        if let Some(fence) = &mut self.fence {
+            fence.stop();
+        }
     }
 
     /// Returns the reason why the leader may have declared this node lost; otherwise `None`.
@@ -61,8 +71,8 @@ impl Follower {
                 "the connection to the job's leader has ended ({error})"
             ));
         }
-        self.doubt.is_over().then(|| {
-            let time = self.last_confirmed.elapsed().as_secs_f64();
+        self.lease.is_over().then(|| {
+            let time = self.lease.silence(now()).as_secs_f64();
             format!("no message from the job's leader for {time:.1} s")
         })
     }
@@ -79,16 +89,10 @@ impl Follower {
 
     /// Returns the time after which [`Follower::attend`] must be called.
     pub fn limit(&self) -> Duration {
-        if self.lost_reason().is_some() {
-            return HEARTBEAT_INTERVAL;
+        match self.lost_reason() {
+            Some(_) => HEARTBEAT_INTERVAL,
+            None => self.lease.limit(now()),
         }
-        let beat = self.beat_at.map_or(Duration::ZERO, |last| {
-            HEARTBEAT_INTERVAL.saturating_sub(last.elapsed())
-        });
-        let doubt = self.doubt.limit();
-        beat.min(
-            doubt.unwrap_or_else(|| LEASE_TIMEOUT.saturating_sub(self.last_confirmed.elapsed())),
-        )
     }
 
     pub fn send(&mut self, report: Report) {
@@ -103,27 +107,16 @@ impl Follower {
         for message in received {
             match message {
                 LeaderToNode::Order(order) => orders.push(order),
-                LeaderToNode::Beat(number) => {
-                    while self.first_unreturned <= number
-                        && let Some(sent) = self.sent.pop_front()
-                    {
-                        (self.last_confirmed, self.first_unreturned) =
-                            (sent, self.first_unreturned + 1);
-                    }
-                }
+                LeaderToNode::Beat(number) => self.lease.note_returned(number),
             }
         }
-        self.doubt
-            .update(self.last_confirmed.elapsed() >= LEASE_TIMEOUT);
-        if self
-            .beat_at
-            .is_none_or(|last| last.elapsed() >= HEARTBEAT_INTERVAL)
-        {
-            let number = self.first_unreturned + self.sent.len() as u64;
+        let now = now();
+        self.lease.update(now);
+        if let Some(fence) = &mut self.fence {
+            fence.extend(self.lease.fence_at());
+        }
+        if let Some(number) = self.lease.next_beat(now) {
             self.link.get_mut().send(&NodeToLeader::Beat(number));
-            let now = Instant::now();
-            self.beat_at = Some(now);
-            self.sent.push_back(now);
         }
         orders
     }
@@ -131,7 +124,7 @@ impl Follower {
     /// Number of heartbeats that were sent.
     #[cfg(test)]
     pub fn beat_count(&self) -> u64 {
-        self.first_unreturned + self.sent.len() as u64
+        self.lease.beat_count()
     }
 
     /// Waits until everything has been sent, at most `limit`.

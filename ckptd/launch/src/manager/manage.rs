@@ -6,6 +6,7 @@ use super::follower::Follower;
 use super::node::NodeState;
 use super::node_queue::NodeMessage;
 use crate::Error;
+use crate::fence_keeper::remove_fence;
 use crate::leader::{Hub, JobLeader, NodeChange, OWN_NODE};
 use crate::messages::{
     LeaderToStarter, ManagerDuty, Messages, Order, StarterToLeader, write_message,
@@ -20,8 +21,8 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use understudy_catalogue::{exit_status, message};
-use understudy_protocol::JOIN_TIMEOUT;
-use understudy_settings::Config;
+use understudy_protocol::{JOIN_TIMEOUT, SilenceLimits};
+use understudy_settings::{Config, DEFAULT_NODE_TIMEOUT};
 use understudy_sockets::{RETRY, Registry, Source};
 use understudy_wire::io::Interest;
 use understudy_wire::line::LineListener;
@@ -37,6 +38,7 @@ const LAST_MESSAGES_TIMEOUT: Duration = Duration::from_secs(1);
 /// Fails if the poller, a pipe or a socket cannot be used, or if the leader cannot be reached.
 pub fn manage(listener: LineListener, directory: &Path, has_duty: bool) -> Result<i32, Error> {
     maximise_descriptor_limit();
+    remove_fence(directory).map_err(Error::system("the fence of an earlier job"))?;
     let mut node = NodeState::new(listener, directory, has_duty)?;
     receive_request_signals(&node)?;
     let status = match has_duty {
@@ -47,7 +49,7 @@ pub fn manage(listener: LineListener, directory: &Path, has_duty: bool) -> Resul
                 Messages::new(File::from(input.map_err(Error::system("standard input"))?));
             match starter.next().map_err(Error::system("standard input"))? {
                 ManagerDuty::Lead { token, others } => {
-                    let hub = Hub::new(token, node.registry());
+                    let hub = Hub::new(token, silence_limits(), node.registry());
                     lead(&mut node, hub, &others, starter)
                 }
                 ManagerDuty::Follow {
@@ -57,7 +59,8 @@ pub fn manage(listener: LineListener, directory: &Path, has_duty: bool) -> Resul
                 } => {
                     let (host, registry) = (node.host(), node.registry());
                     let follower = Follower::call(&leader, &token, number, host, registry);
-                    let follower = follower.map_err(Error::NoLeader)?;
+                    let mut follower = follower.map_err(Error::NoLeader)?;
+                    follower.start_fence(directory)?;
                     follow(&mut node, follower, &starter)
                 }
             }
@@ -115,6 +118,14 @@ fn file_of_domains() -> Option<PathBuf> {
     Config::read(|name| std::env::var(name).ok()).ok()?.domains
 }
 
+/// Returns the limits by UNDERSTUDY_NODE_TIMEOUT.
+///
+/// The processes of the program report wrong settings.
+fn silence_limits() -> SilenceLimits {
+    let config = Config::read(|name| std::env::var(name).ok());
+    SilenceLimits::new(config.map_or(DEFAULT_NODE_TIMEOUT, |config| config.node_timeout))
+}
+
 /// Exchanges reports and orders until there are none; forwards orders for other nodes.
 fn exchange(leader: &mut JobLeader, node: &mut NodeState, others: &mut dyn FnMut(u32, Order)) {
     loop {
@@ -163,6 +174,9 @@ fn lead(
             match news {
                 NodeChange::Joined(host) => leader.join(number, host),
                 NodeChange::Reported(report) => leader.handle_report(number, report),
+                NodeChange::Silence(change) => {
+                    leader.note_silence(number, change, hub.limits());
+                }
                 NodeChange::Lost(silence) if leader.lose(number, silence) => {
                     drop(send(LeaderToStarter::Lost(number)))
                 }
@@ -227,6 +241,9 @@ fn follow(
             .into_iter()
             .for_each(|report| leader.send(report));
         had_guardians |= !node.is_deserted();
+        if node.is_over() {
+            leader.stop_fence();
+        }
         let exit_of_starter = || {
             ready
                 .contains(&starter_pipe)

@@ -15,6 +15,7 @@ mod manage;
 mod memory_report;
 mod node;
 mod node_events;
+mod node_fence;
 mod node_queue;
 mod orders;
 mod owned_directory;

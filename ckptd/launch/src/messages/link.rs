@@ -7,6 +7,7 @@
 //! proof.
 
 use bincode::{Decode, Encode};
+use rustix::net::sockopt::set_tcp_user_timeout;
 use std::io::{self, ErrorKind};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -25,6 +26,8 @@ const MAX_UNSENT_BYTES: usize = 2 * MAX_PAYLOAD_BYTES;
 const MAX_READ_BYTES_PER_TURN: usize = 1 << 20;
 /// Interval of attempts to send the last bytes.
 const FINISH_PERIOD: Duration = Duration::from_millis(10);
+/// Time by which a connection outlives the longest silence of its peer.
+const SILENCE_MARGIN: Duration = Duration::from_secs(10);
 /// Time limit of a greeting.
 pub const GREETING: Duration = Duration::from_secs(10);
 
@@ -43,6 +46,8 @@ pub enum Greeting {
     },
     Leader {
         proof: [u8; 32],
+        /// Time for which a silent node is waited for.
+        node_timeout: Duration,
     },
 }
 
@@ -73,9 +78,16 @@ impl Link {
 
     /// Connects to the leader at the first of its addresses that answers.
     ///
+    /// Also returns the time for which the leader waits for a silent node.
+    ///
     /// # Errors
     /// Fails if the leader does not answer, or has another token.
-    pub fn call(leader: &[String], token: &[u8], node: u32, host: &str) -> io::Result<Link> {
+    pub fn call(
+        leader: &[String],
+        token: &[u8],
+        node: u32,
+        host: &str,
+    ) -> io::Result<(Link, Duration)> {
         let mut last = io::Error::from(ErrorKind::AddrNotAvailable);
         for address in leader {
             let called = address.to_socket_addrs().and_then(|addresses| {
@@ -92,14 +104,14 @@ impl Link {
                 .and_then(Link::new)
                 .and_then(|link| link.greet(token, node, host))
             {
-                Ok(link) => return Ok(link),
+                Ok(called) => return Ok(called),
                 Err(error) => last = io::Error::new(error.kind(), format!("{address}: {error}")),
             }
         }
         Err(last)
     }
 
-    fn greet(mut self, token: &[u8], node: u32, host: &str) -> io::Result<Link> {
+    fn greet(mut self, token: &[u8], node: u32, host: &str) -> io::Result<(Link, Duration)> {
         let until = Instant::now() + GREETING;
         let (own, host) = (auth::nonce()?, host.to_owned());
         let Greeting::Challenge { nonce } = self.wait_for(until)? else {
@@ -112,11 +124,12 @@ impl Link {
             host,
         });
         match self.wait_for(until)? {
-            Greeting::Leader { proof }
-                if auth::verify(ProofPurpose::Leader, &[token.to_vec()], &own, &proof)
-                    .is_some() =>
-            {
-                Ok(self)
+            Greeting::Leader {
+                proof,
+                node_timeout,
+            } if auth::verify(ProofPurpose::Leader, &[token.to_vec()], &own, &proof).is_some() => {
+                self.survive(node_timeout);
+                Ok((self, node_timeout))
             }
             _ => Err(io::Error::new(
                 ErrorKind::PermissionDenied,
@@ -137,6 +150,17 @@ impl Link {
             }
             let _ = wait_ready(&self.stream, self.interest(), left);
         }
+    }
+
+    /// Keeps the connection while the network is interrupted for this time.
+    ///
+    /// The kernel may give up a connection earlier (tcp(7), tcp_retries2). The leader would then
+    /// count a node as lost whose timers have not fired.
+    pub fn survive(&self, silence: Duration) {
+        let limit = (silence + SILENCE_MARGIN).as_millis();
+        let limit = limit.min(i32::MAX.unsigned_abs().into()) as u32;
+        // All kernels since Linux 2.6.37 have the option.
+        let _ = set_tcp_user_timeout(&self.stream, limit);
     }
 
     /// Returns the operations for which the connection must be polled.

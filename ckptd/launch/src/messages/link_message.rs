@@ -3,13 +3,6 @@
 use super::order::Order;
 use super::report::Report;
 use bincode::{Decode, Encode};
-use std::time::Duration;
-
-/// Interval of a node's heartbeats.
-pub const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(500);
-
-/// Time for which a node continues without a returned heartbeat.
-pub const LEASE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Message of a node to the leader.
 #[derive(Debug, Encode, Decode)]

@@ -10,7 +10,6 @@
 //!
 //! The leader's own node has no connection to it; other nodes have a [`Link`].
 
-mod doubt;
 mod duty;
 mod link;
 mod link_message;
@@ -19,12 +18,9 @@ mod pipe_messages;
 mod report;
 mod server_order;
 
-#[cfg(test)]
-pub use doubt::DOUBT_TIMEOUT;
-pub use doubt::Doubt;
 pub use duty::{LeaderToStarter, ManagerDuty, StarterToLeader};
 pub use link::{GREETING, Greeting, Link};
-pub use link_message::{HEARTBEAT_INTERVAL, LEASE_TIMEOUT, LeaderToNode, NodeToLeader};
+pub use link_message::{LeaderToNode, NodeToLeader};
 pub use order::{Beginning, Order};
 pub use pipe_messages::{Messages, write_message};
 pub use report::{FenceId, Report};

@@ -228,6 +228,7 @@ fn a_host_may_be_cut_off() {
     let case = programs::short_heat2d();
     let undisturbed = native(spread(case.job()));
     let job = spread(case.job()).launched_by(Launcher::Ckptd);
+    let job = job.env("UNDERSTUDY_NODE_TIMEOUT", "5s");
     let outcome = job.cut_off_host(Trigger::Lines(15), 1).run();
     assert_good(&outcome, &undisturbed, &case, &[2, 3]);
     let time = outcome.slowest_recovery();

@@ -4,3 +4,4 @@
 
 mod hosts;
 mod redundancy;
+mod stalls;

@@ -1,8 +1,8 @@
 //! Time for which a peer was silent while this process was running.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// Silence, in time in which this process runs, after which a peer is lost.
+/// Silence, in time in which this process runs, after which a peer may be judged.
 pub const DOUBT_TIMEOUT: Duration = Duration::from_secs(1);
 /// Limit of the time that counts between two updates.
 ///
@@ -17,7 +17,7 @@ const UPDATE_INTERVAL: Duration = Duration::from_millis(100);
 /// peers lost as soon as it runs again.
 #[derive(Debug, Default)]
 pub struct Doubt {
-    updated: Option<Instant>,
+    updated: Option<Duration>,
     silence: Duration,
 }
 
@@ -25,24 +25,24 @@ impl Doubt {
     /// Adds the time since the last update if the peer `is_silent`.
     ///
     /// A peer that is not silent ends the doubt.
-    pub fn update(&mut self, is_silent: bool) {
+    pub fn update(&mut self, now: Duration, is_silent: bool) {
         if !is_silent {
             return *self = Doubt::default();
         }
-        let now = Instant::now();
         if let Some(last) = self.updated.replace(now) {
-            self.silence += now.duration_since(last).min(MAX_STEP);
+            self.silence += now.saturating_sub(last).min(MAX_STEP);
         }
     }
 
-    /// True if the peer may be declared lost.
+    /// True if the peer may be judged.
     pub fn is_over(&self) -> bool {
         self.silence >= DOUBT_TIMEOUT
     }
 
     /// Returns the time until the next update; `None` without a doubt.
-    pub fn limit(&self) -> Option<Duration> {
-        Some(UPDATE_INTERVAL.saturating_sub(self.updated?.elapsed()))
+    pub fn limit(&self, now: Duration) -> Option<Duration> {
+        let updated = self.updated?;
+        Some(UPDATE_INTERVAL.saturating_sub(now.saturating_sub(updated)))
     }
 }
 
@@ -52,19 +52,20 @@ mod tests {
 
     #[test]
     fn a_pause_counts_as_one_step() {
+        let mut now = Duration::from_secs(100);
         let mut doubt = Doubt::default();
-        doubt.update(true);
-        assert!(doubt.limit().is_some_and(|limit| limit <= UPDATE_INTERVAL));
-        std::thread::sleep(DOUBT_TIMEOUT + MAX_STEP);
-        doubt.update(true);
+        doubt.update(now, true);
+        assert_eq!(doubt.limit(now), Some(UPDATE_INTERVAL));
+        now += Duration::from_secs(60);
+        doubt.update(now, true);
         assert!(!doubt.is_over(), "{doubt:?}");
-        let began = Instant::now();
+        let began = now;
         while !doubt.is_over() {
-            std::thread::sleep(UPDATE_INTERVAL);
-            doubt.update(true);
+            now += UPDATE_INTERVAL;
+            doubt.update(now, true);
         }
-        assert!(began.elapsed() >= DOUBT_TIMEOUT - MAX_STEP);
-        doubt.update(false);
-        assert_eq!((doubt.limit(), doubt.silence), (None, Duration::ZERO));
+        assert!(now - began >= DOUBT_TIMEOUT - MAX_STEP);
+        doubt.update(now, false);
+        assert_eq!((doubt.limit(now), doubt.is_over()), (None, false));
     }
 }
