@@ -267,13 +267,13 @@ impl Hosts {
         let Ok(pid) = std::fs::read_to_string(self.directory.path().join(self.name(host))) else {
             return false;
         };
-        // The script runs on the first host, which shows all processes. Parents are stopped first
-        // and continue last: nsenter(1) stops itself if its child is stopped.
+        // The script runs on the first host, which shows all processes. nsenter(1) stops itself
+        // when its child is stopped; if it was stopped twice, it would have to continue twice.
         let freeze = format!(
-            "host=$(readlink /proc/{}/ns/uts); all=$(for p in $(ls /proc | grep '^[0-9]' | sort \
-             -n); do if [ \"$(readlink /proc/$p/ns/uts)\" = $host ]; then echo $p; fi; done); \
-             kill -STOP $all; echo stopped; sleep {}; kill -CONT $(echo \"$all\" | sort -rn) 2> \
-             /dev/null",
+            "host=$(readlink /proc/{}/ns/uts); all=$(for p in $(ls /proc | grep '^[0-9]'); do if [ \
+             \"$(readlink /proc/$p/ns/uts)\" = $host ]; then echo $p; fi; done); kill -STOP $(for \
+             p in $all; do grep -qx nsenter /proc/$p/comm || echo $p; done); echo stopped; sleep \
+             {}; kill -CONT $all 2> /dev/null",
             pid.trim(),
             frozen.as_secs_f64()
         );
