@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use understudy_launch::Error;
-use understudy_launch::starter::{Host, hosts_of_file, hosts_of_list};
+use understudy_launch::starter::{Agent, Host, hosts_of_file, hosts_of_list};
 
 /// Hosts of a job, and the command that starts processes there.
 #[derive(clap::Args)]
@@ -14,8 +14,9 @@ pub struct HostOptions {
     /// File with hosts and slots, one host in each line, such as `a slots=4`.
     #[arg(long, value_name = "FILE", conflicts_with = "host")]
     pub hostfile: Option<PathBuf>,
-    /// Command that starts processes on a host. The host's name and a command follow.
-    #[arg(long, value_name = "COMMAND", default_value = "ssh -x")]
+    /// Command that starts processes on a host. The host's name and a command follow. `auto` is the
+    /// one of the batch system that has granted hosts, such as a step of Slurm, or else `ssh -x`.
+    #[arg(long, value_name = "COMMAND", default_value = "auto")]
     agent: String,
 }
 
@@ -31,13 +32,12 @@ impl HostOptions {
         }
     }
 
-    /// Returns the words of the agent's command.
+    /// Returns the agent.
     ///
     /// # Errors
     /// Fails with [`Error::Hosts`] for an unmatched quote.
-    pub fn agent(&self) -> Result<Vec<String>, Error> {
-        shell_words::split(&self.agent)
-            .map_err(|error| Error::Hosts(format!("--agent {}: {error}", self.agent)))
+    pub fn agent(&self) -> Result<Agent, Error> {
+        self.agent.parse()
     }
 
     /// True if no host is named.

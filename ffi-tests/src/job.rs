@@ -8,7 +8,7 @@ use crate::kill::{Kill, Trigger};
 use crate::namespace_hosts::Hosts;
 use crate::paths::{self, Launcher};
 use crate::processes;
-use crate::slurm_installation::Srun;
+use crate::slurm_installation::{Allocation, Srun};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -81,6 +81,9 @@ pub struct Job {
     srun: Option<Srun>,
     /// Value of srun's `--mpi`: the process manager of ranks on several hosts.
     slurm: Option<&'static str>,
+    /// Options of salloc, for a job in an allocation of its hosts.
+    salloc: Option<&'static [&'static str]>,
+    allocation: Option<Allocation>,
     mpich: bool,
     slots: Vec<u32>,
     racks: Vec<u32>,
@@ -115,6 +118,8 @@ impl Job {
             launcher: paths::launcher(),
             srun: None,
             slurm: None,
+            salloc: None,
+            allocation: None,
             mpich: false,
             slots: Vec::new(),
             racks: Vec::new(),
@@ -246,7 +251,7 @@ impl Job {
         self.layer = false;
         self.disk = false;
         self.spares = 0;
-        (self.srun, self.slurm) = (None, None);
+        (self.srun, self.slurm, self.salloc) = (None, None, None);
         self.variables
             .retain(|(name, _)| !name.starts_with("UNDERSTUDY_"));
         self
@@ -285,6 +290,15 @@ impl Job {
     /// Runs the job under srun of a Slurm installation on the job's hosts.
     pub fn launched_by_slurm(mut self, mpi: &'static str) -> Job {
         self.slurm = Some(mpi);
+        self
+    }
+
+    /// Runs `understudy run` in an allocation of Slurm, with options of salloc.
+    ///
+    /// A host that is lost is declared down after understudy has dealt with the allocation. Until
+    /// then, workers wait in MPI_Finalize.
+    pub fn in_allocation(mut self, options: &'static [&'static str]) -> Job {
+        self.salloc = Some(options);
         self
     }
 

@@ -30,6 +30,12 @@ pub struct Srun {
     mpi: &'static str,
 }
 
+/// Options of salloc for a job.
+#[derive(Clone, Debug)]
+pub struct Allocation {
+    configuration: PathBuf,
+}
+
 /// Directory into which `make slurm` has unpacked the packages.
 fn tree() -> PathBuf {
     paths::workspace().join(".env/slurm")
@@ -189,6 +195,24 @@ impl Slurm {
         self.directory.path().join("slurm.conf")
     }
 
+    /// Returns the command by which Slurm learns that a host is lost.
+    ///
+    /// Slurm then ends the jobs that have the host, as after SlurmdTimeout.
+    pub fn declare_down(&self, hosts: &Hosts, lost: usize) -> Command {
+        let name = format!("NodeName={}", hosts.name(lost));
+        let words = ["update", &name, "State=DOWN", "Reason=lost"];
+        let mut command = hosts.on(0, &[&[&*program("bin/scontrol")], &words[..]].concat());
+        configure(&mut command, &self.configuration());
+        command
+    }
+
+    /// Returns the options for jobs in an allocation of all hosts.
+    pub fn allocation(&self) -> Allocation {
+        Allocation {
+            configuration: self.configuration(),
+        }
+    }
+
     /// Returns the options for jobs with this process manager.
     pub fn srun(&self, mpi: &'static str) -> Srun {
         Srun {
@@ -214,6 +238,30 @@ impl Srun {
             .arg(program("bin/srun"))
             .args(["--overcommit", "--nodes", &nodes]);
         command.args(["--mpi", self.mpi, "--ntasks", &ranks.to_string()]);
+        command
+    }
+}
+
+impl Allocation {
+    /// Returns the salloc command for a command on the first host, in `directory`.
+    ///
+    /// Each of the hosts has `tasks` slots.
+    pub fn command(&self, hosts: &Hosts, directory: &Path, tasks: u32) -> Command {
+        let mut command = hosts.enter_at(directory);
+        configure(&mut command, &self.configuration);
+        let programs = tree().join("usr/bin");
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let path = std::iter::once(programs).chain(std::env::split_paths(&path));
+        command.env("PATH", std::env::join_paths(path).expect("no colon"));
+        let [nodes, tasks] = [hosts.count().to_string(), tasks.to_string()];
+        command.arg(program("bin/salloc")).arg("--quiet");
+        command.args([
+            "--overcommit",
+            "--nodes",
+            &nodes,
+            "--ntasks-per-node",
+            &tasks,
+        ]);
         command
     }
 }

@@ -1,5 +1,6 @@
 //! The promises hold under every launcher and with every MPI library that is supported.
 
+mod batch;
 mod debian_mpich;
 mod guardian;
 mod mpich;

@@ -920,8 +920,8 @@ pub fn host_not_started(host: impl Display, status: impl Display) -> impl Displa
         write!(
             out,
             "no process could be started on {host} (status {status}); check that ssh \
-             reaches it without a password, and that understudy is installed there \
-             [host-not-started]"
+             reaches it without a password, or that --agent starts commands there, and \
+             that understudy is installed there [host-not-started]"
         )
     })
 }
@@ -1121,6 +1121,60 @@ pub fn too_few_slots(slots: impl Display, size: impl Display) -> impl Display {
             out,
             "the hosts have {slots} slot(s), but {size} processes are to be started; \
              give a host more (name:N), or name another one [too-few-slots]"
+        )
+    })
+}
+
+pub fn few_granted_slots(system: impl Display, slots: impl Display, size: impl Display) -> impl Display {
+    from_fn(move |out| {
+        write!(
+            out,
+            "{system} has granted {slots} slot(s) for {size} processes, which have to \
+             share processors; request as many tasks as workers and spares \
+             [few-granted-slots]"
+        )
+    })
+}
+
+pub fn first_host_not_requeued(host: impl Display) -> impl Display {
+    from_fn(move |out| {
+        write!(
+            out,
+            "if {host}, the first node, fails, the job is lost: understudy runs there; \
+             submit the job with --requeue, and use --disk and --restart=auto, so that \
+             it continues from its last checkpoint [first-host-not-requeued]"
+        )
+    })
+}
+
+pub fn short_slurm_timeout(seconds: impl Display) -> impl Display {
+    from_fn(move |out| {
+        write!(
+            out,
+            "Slurm ends a job {seconds} s after one of its nodes has failed \
+             (SlurmdTimeout), perhaps before understudy has taken the node out of the \
+             allocation; submit the job with --no-kill [short-slurm-timeout]"
+        )
+    })
+}
+
+pub fn spares_on_one_switch(switch: impl Display) -> impl Display {
+    from_fn(move |out| {
+        write!(
+            out,
+            "all spares are on the switch {switch}, together with workers: if it fails, \
+             new processes have to replace these workers; spread the spares over several \
+             switches [spares-on-one-switch]"
+        )
+    })
+}
+
+pub fn slurm_not_answering(why: impl Display) -> impl Display {
+    from_fn(move |out| {
+        write!(
+            out,
+            "Slurm was not asked what would end this job ({why}); put Slurm's commands \
+             on the PATH [slurm-not-answering]"
         )
     })
 }
@@ -2575,6 +2629,27 @@ pub fn host_answers(host: impl Display, time: impl Display) -> impl Display {
         write!(
             out,
             "{host} answers again, after {time} s; the job goes on [host-answers]"
+        )
+    })
+}
+
+pub fn node_released(host: impl Display, job: impl Display) -> impl Display {
+    from_fn(move |out| {
+        write!(
+            out,
+            "{host} was taken out of Slurm's job {job}, so that Slurm does not end the \
+             job [node-released]"
+        )
+    })
+}
+
+pub fn node_not_released(host: impl Display, job: impl Display, why: impl Display) -> impl Display {
+    from_fn(move |out| {
+        write!(
+            out,
+            "{host}, which is lost, could not be taken out of Slurm's job {job} ({why}), \
+             and Slurm may end the job as soon as it notices the loss; submit such jobs \
+             with --no-kill [node-not-released]"
         )
     })
 }

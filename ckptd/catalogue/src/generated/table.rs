@@ -1008,11 +1008,12 @@ pub static CATALOGUE: &[Message] = &[
     Message {
         identifier: "host-not-started",
         text: "no process could be started on {host} (status {status}); check that ssh reaches \
-         it without a password, and that understudy is installed there",
+         it without a password, or that --agent starts commands there, and that \
+         understudy is installed there",
         cause: "`ssh`, or the command of `--agent`, does not reach the host, or finds no \
          `ckptd` there",
-        remedy: "check that ssh reaches the host without a password, and that understudy is \
-         installed there",
+        remedy: "check that `ssh` reaches the host without a password, or that the command of \
+         `--agent` starts commands there, and that understudy is installed there",
         status: None,
         level: None,
     },
@@ -1219,6 +1220,54 @@ pub static CATALOGUE: &[Message] = &[
          host more (name:N), or name another one",
         cause: "",
         remedy: "",
+        status: None,
+        level: None,
+    },
+    Message {
+        identifier: "few-granted-slots",
+        text: "{system} has granted {slots} slot(s) for {size} processes, which have to share \
+         processors; request as many tasks as workers and spares",
+        cause: "the batch script requests fewer tasks than there are workers and spares",
+        remedy: "request as many tasks (Slurm: `--ntasks`) as workers and spares",
+        status: None,
+        level: None,
+    },
+    Message {
+        identifier: "first-host-not-requeued",
+        text: "if {host}, the first node, fails, the job is lost: understudy runs there; \
+         submit the job with --requeue, and use --disk and --restart=auto, so that it \
+         continues from its last checkpoint",
+        cause: "Slurm does not start the job again (`--no-requeue`), or the next start would \
+         not continue from a checkpoint on disk",
+        remedy: "submit the job with `--requeue`, and use `--disk` and `--restart=auto`",
+        status: None,
+        level: None,
+    },
+    Message {
+        identifier: "short-slurm-timeout",
+        text: "Slurm ends a job {seconds} s after one of its nodes has failed (SlurmdTimeout), \
+         perhaps before understudy has taken the node out of the allocation; submit the \
+         job with --no-kill",
+        cause: "`SlurmdTimeout` of the site is shorter than 15 s",
+        remedy: "submit the job with `--no-kill`",
+        status: None,
+        level: None,
+    },
+    Message {
+        identifier: "spares-on-one-switch",
+        text: "all spares are on the switch {switch}, together with workers: if it fails, new \
+         processes have to replace these workers; spread the spares over several switches",
+        cause: "hosts are filled in order, and the last ones have the spares",
+        remedy: "name the hosts in another order, or with fewer slots (`--host`, `--hostfile`)",
+        status: None,
+        level: None,
+    },
+    Message {
+        identifier: "slurm-not-answering",
+        text: "Slurm was not asked what would end this job ({why}); put Slurm's commands on \
+         the PATH",
+        cause: "`scontrol` is not on the `PATH`, or Slurm does not answer",
+        remedy: "put Slurm's commands on the `PATH`",
         status: None,
         level: None,
     },
@@ -2893,6 +2942,25 @@ pub static CATALOGUE: &[Message] = &[
         text: "{host} answers again, after {time} s; the job goes on",
         cause: "the host, its node manager or the network had stood still",
         remedy: "none; if this recurs, check the host and the network",
+        status: None,
+        level: None,
+    },
+    Message {
+        identifier: "node-released",
+        text: "{host} was taken out of Slurm's job {job}, so that Slurm does not end the job",
+        cause: "the host is lost; Slurm ends a job that has lost a node, unless it was \
+         submitted with `--no-kill`",
+        remedy: "none; later commands of the batch script have one node less",
+        status: None,
+        level: None,
+    },
+    Message {
+        identifier: "node-not-released",
+        text: "{host}, which is lost, could not be taken out of Slurm's job {job} ({why}), and \
+         Slurm may end the job as soon as it notices the loss; submit such jobs with \
+         --no-kill",
+        cause: "`scontrol update` was refused, or is not on the `PATH`",
+        remedy: "submit such jobs with `--no-kill`",
         status: None,
         level: None,
     },

@@ -178,7 +178,9 @@ fn lead(
                     leader.note_silence(number, change, hub.limits());
                 }
                 NodeChange::Lost(silence) if leader.lose(number, silence) => {
-                    drop(send(LeaderToStarter::Lost(number)))
+                    let goes_on = !leader.is_over();
+                    let node = number;
+                    drop(send(LeaderToStarter::Lost { node, goes_on }))
                 }
                 NodeChange::Lost(_) => {}
             }

@@ -28,5 +28,9 @@ pub enum LeaderToStarter {
     /// The leader listens for other nodes at this port.
     Port(u16),
     /// The leader does not wait for this node any more.
-    Lost(u32),
+    Lost {
+        node: u32,
+        /// True if the job goes on without the node.
+        goes_on: bool,
+    },
 }

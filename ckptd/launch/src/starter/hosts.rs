@@ -74,7 +74,7 @@ pub fn hosts_of_text(text: &str) -> Result<Vec<Host>, Error> {
     Ok(hosts)
 }
 
-fn add(hosts: &mut Vec<Host>, name: &str, slots: &str) -> Result<(), Error> {
+pub(super) fn add(hosts: &mut Vec<Host>, name: &str, slots: &str) -> Result<(), Error> {
     let wrong = || {
         Error::Hosts(format!(
             "`{name}:{slots}` is not a host with a number of slots"

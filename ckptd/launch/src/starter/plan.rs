@@ -1,5 +1,6 @@
 //! The plan of a job: its processes, program and hosts.
 
+use super::agent::Agent;
 use super::hosts::{Host, RankOrder};
 use crate::job_environment::Environment;
 use std::ffi::OsString;
@@ -18,10 +19,7 @@ pub struct Plan {
     /// Hosts of the processes; empty if all run on this host.
     pub hosts: Vec<Host>,
     pub rank_order: RankOrder,
-    /// Command that starts a command on another host.
-    ///
-    /// The name of the host and the command are added.
-    pub agent: Vec<String>,
+    pub agent: Agent,
     /// The executable `ckptd`, on all hosts.
     pub ckptd: PathBuf,
     /// Variables of the processes, beside those of the starter.

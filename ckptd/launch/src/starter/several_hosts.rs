@@ -6,6 +6,7 @@
 use super::forwarded_signals::{CaughtSignals, StartedGuardians};
 use super::host_message::{Assignment, StarterToHost, build_of};
 use super::hosts::assign_ranks;
+use super::node_releases::NodeReleases;
 use super::node_share::NodeShare;
 use super::plan::Plan;
 use crate::Error;
@@ -26,6 +27,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 use understudy_catalogue::{exit_status, message};
+use understudy_formats::host::host_name;
 use understudy_numbers::Guardian;
 use understudy_wire::auth;
 use understudy_wire::io::{Interest, wait_ready};
@@ -36,8 +38,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 const LAST_OUTPUT_TIMEOUT: Duration = Duration::from_secs(5);
 const LAST_OUTPUT_POLL_INTERVAL: Duration = Duration::from_millis(2);
 
-/// Command that was started for another host.
-struct Agent {
+/// Agent that was started for another host.
+struct StartedAgent {
     node: u32,
     host: String,
     child: Child,
@@ -88,12 +90,13 @@ pub fn run_on_several(
     for (_, share) in &here {
         guardians.extend(share.start(context, Stdio::inherit)?);
     }
+    let agent_words = plan.agent.words();
     let (mut agents, mut inputs) = (Vec::new(), Vec::new());
     let build = build_of(context.ckptd)?;
     let environment = Environment::own().with(context.environment);
     let directory = std::env::current_dir().map_err(Error::system("the working directory"))?;
     for (node, (name, share)) in (1..).zip(elsewhere) {
-        let mut child = start(&plan.agent, name, context)?;
+        let mut child = start(&agent_words, name, context)?;
         let has_first = share.ranks.contains(&Guardian(0));
         let assignment = Assignment {
             build,
@@ -115,7 +118,7 @@ pub fn run_on_several(
             }
             inputs.push(input);
         }
-        agents.push(Agent {
+        agents.push(StartedAgent {
             node,
             host: name.to_owned(),
             child,
@@ -128,7 +131,8 @@ pub fn run_on_several(
             .iter()
             .for_each(|input| send_to_agent(input, &StarterToHost::Signal(number)));
     })?;
-    supervise_agents(&mut messages, &mut agents, &mut input);
+    let releases = NodeReleases::start(context.streams)?;
+    supervise_agents(&mut messages, &mut agents, &mut input, releases.as_ref());
     let status = manager.wait().map_err(failed())?;
     let mut codes = vec![status.code().unwrap_or(128 + libc::SIGKILL)];
     for mut guardian in guardians {
@@ -143,6 +147,9 @@ pub fn run_on_several(
         );
         codes.push(exit_status::STATE_NOT_SAVED);
     }
+    if let Some(releases) = releases {
+        releases.finish();
+    }
     Ok(codes.into_iter().find(|&code| code != 0).unwrap_or(0))
 }
 
@@ -152,9 +159,17 @@ fn send_to_agent(input: &Input, message: &StarterToHost) {
 }
 
 /// True if a name is that of this host.
+pub fn is_this_host(name: &str) -> bool {
+    is_here(name, &host_name())
+}
+
 fn is_here(name: &str, own_host: &str) -> bool {
     let short = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
-    name == "localhost" || name == own_host || short(name) == short(own_host)
+    // The name of a node of Slurm may differ from the host name.
+    name == "localhost"
+        || name == own_host
+        || short(name) == short(own_host)
+        || std::env::var("SLURMD_NODENAME").is_ok_and(|node| node == name)
 }
 
 /// Returns addresses at which a host can reach the leader.
@@ -218,11 +233,14 @@ fn pass_input_on(to: &Input) -> Result<(), Error> {
 
 /// Reports ended agents to the leader, and kills agents of lost nodes.
 ///
+/// Lost nodes are taken out of the batch system's allocation if the job goes on without them.
+///
 /// Returns when the leader has ended.
 fn supervise_agents(
     messages: &mut Messages<std::process::ChildStdout>,
-    agents: &mut [Agent],
+    agents: &mut [StartedAgent],
     input: &mut ChildStdin,
+    releases: Option<&NodeReleases>,
 ) {
     loop {
         if wait_ready(messages.from(), Interest::READ, POLL_INTERVAL).unwrap_or(false) {
@@ -230,9 +248,14 @@ fn supervise_agents(
                 return;
             };
             for message in received {
-                if let LeaderToStarter::Lost(node) = message {
-                    let lost = agents.iter_mut().filter(|agent| agent.node == node);
-                    lost.for_each(|agent| drop(agent.child.kill()));
+                let LeaderToStarter::Lost { node, goes_on } = message else {
+                    continue;
+                };
+                for agent in agents.iter_mut().filter(|agent| agent.node == node) {
+                    let _ = agent.child.kill();
+                    if let Some(releases) = releases.filter(|_| goes_on) {
+                        releases.release(&agent.host);
+                    }
                 }
             }
         }
@@ -253,7 +276,7 @@ fn supervise_agents(
 /// Waits for the agents to end, kills late agents, and returns the late agents' hosts.
 ///
 /// The limit applies to time in which the agents' output is read and this process runs.
-fn end(agents: &mut [Agent], limit: Duration, outputs: [BorrowedFd<'_>; 2]) -> Vec<String> {
+fn end(agents: &mut [StartedAgent], limit: Duration, outputs: [BorrowedFd<'_>; 2]) -> Vec<String> {
     // An output without a reader, such as a terminal that was hung up, does not block.
     let is_blocked = |output| {
         matches!(
@@ -291,7 +314,7 @@ mod tests {
         to.set_nonblocking(true).unwrap();
         let end_of = |seconds: &str, outputs| {
             let child = Command::new("sleep").arg(seconds).spawn().unwrap();
-            let mut agents = [Agent {
+            let mut agents = [StartedAgent {
                 node: 1,
                 host: "n1".into(),
                 child,

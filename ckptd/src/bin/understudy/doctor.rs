@@ -3,6 +3,7 @@
 mod accelerators;
 mod checks;
 mod fabric;
+mod granted;
 mod hosts;
 mod kernel;
 mod libraries;
@@ -32,7 +33,7 @@ pub struct Arguments {
     #[arg(long, value_name = "COMMAND")]
     mpirun: Option<String>,
     /// Command that starts processes on a host, as for `understudy run`.
-    #[arg(long, value_name = "COMMAND", default_value = "ssh -x")]
+    #[arg(long, value_name = "COMMAND", default_value = "auto")]
     agent: String,
     /// Check these hosts as well, by a job of one process on each. This program must have the same
     /// path on all of them.
@@ -98,6 +99,11 @@ impl Check {
         Self::new(name, Grade::Failure, finding, Some(remedy.into()))
     }
 
+    /// Returns a warning whose finding names the remedy.
+    pub fn explained_warning(name: &str, finding: impl Into<String>) -> Self {
+        Self::new(name, Grade::Warning, finding, None)
+    }
+
     /// Returns a failed check whose finding names the remedy.
     pub fn explained_failure(name: &str, finding: impl Into<String>) -> Self {
         Self::new(name, Grade::Failure, finding, None)
@@ -136,13 +142,20 @@ impl Arguments {
         let mut checks = starter.checks();
         checks.extend(checks::node(self.library.as_deref()));
         checks.extend(checks::settings());
+        let (of_allocation, granted) =
+            granted::checks((!self.program.is_empty()).then_some(self.workers));
+        checks.extend(of_allocation);
+        let hosts = match &starter {
+            process_starter::Starter::Ckptd { .. } if self.host.is_empty() => granted,
+            _ => self.host.clone(),
+        };
         if let Some(program) = self.program.first() {
             checks.extend(libraries::check(program));
         }
         let is_well = |checks: &[Check]| checks.iter().all(|check| check.grade != Grade::Failure);
         let mut nodes = Vec::new();
-        if !self.host.is_empty() && is_well(&checks) {
-            let (check, found) = hosts::check_hosts(&starter, &self.host);
+        if !hosts.is_empty() && is_well(&checks) {
+            let (check, found) = hosts::check_hosts(&starter, &hosts);
             checks.push(check);
             nodes = found;
         }

@@ -1,6 +1,7 @@
 //! `understudy`: the user's program for understudy jobs, with one module for each command.
 
 mod advise;
+mod allocation;
 mod clean;
 mod completions;
 mod doctor;

@@ -3,6 +3,7 @@
 mod attend;
 mod daemon;
 mod failures;
+mod job_hosts;
 mod launcher;
 pub mod program;
 mod progress;
@@ -13,6 +14,7 @@ mod start;
 mod time_limit;
 mod verdict;
 
+use crate::allocation::{self, DOMAIN, Switches};
 use crate::outcome::{Failure, Outcome, print};
 use crate::product_files;
 use attend::Events;
@@ -20,12 +22,13 @@ use ckptd::host_options::HostOptions;
 use clap::ValueEnum;
 use daemon::{Daemon, DaemonRequest};
 use failures::{cannot, usage};
+use job_hosts::JobHosts;
 use progress::Progress;
 use settings::Settings;
 use signal_hook::consts::SIGTERM;
 use slots::SlotRequest;
 use start::{MpirunCommand, Start};
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use time_limit::RequeuedJob;
@@ -34,8 +37,8 @@ use understudy_catalogue::{ExitStatus, exit_status};
 use understudy_formats::private_directories::{RUNTIME_DIR, name_runtime_directory};
 use understudy_launch::Environment;
 use understudy_launch::print_message;
-use understudy_launch::starter::{Plan, RankOrder};
-use understudy_pmi::{MpiKind, MpiLibrary};
+use understudy_launch::starter::{Host, Plan, RankOrder};
+use understudy_settings::Config;
 
 pub use understudy_node::EVENTS_PREFIX;
 
@@ -62,8 +65,8 @@ pub struct Arguments {
     hosts: HostOptions,
     /// Starter of the processes: mpirun; ckptd itself; or the one that fits.
     ///
-    /// Uses ckptd by default, except in a batch system that has granted hosts, with --mpirun, and
-    /// with --allow-unprotected.
+    /// Uses ckptd by default, except with --mpirun and with --allow-unprotected. In a batch system,
+    /// ckptd uses the granted hosts unless others are named.
     #[arg(long, value_name = "WHAT", default_value = "auto")]
     launcher: Launcher,
     /// Launcher, with options for it: "/opt/mpi/bin/mpirun --bind-to core".
@@ -113,7 +116,7 @@ fn after_help() -> String {
 /// Starter of the processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Launcher {
-    /// ckptd, unless a batch system has granted hosts.
+    /// ckptd, except with --mpirun and with --allow-unprotected.
     Auto,
     /// Open MPI's launcher.
     Mpirun,
@@ -129,39 +132,43 @@ impl Arguments {
             name_runtime_directory(directory.clone());
         }
         let library = product_files::library(self.library.as_deref()).map_err(cannot)?;
-        let preloaded = self.preloaded(&library)?;
         let config = settings.check(self.workers, &library, self.allow_unprotected)?;
         let end = config.time_limit.map(time_limit::end_of).transpose()?;
         settings.set_time_limit(end.flatten());
         let requeued = self.requeue.then(RequeuedJob::of_environment).transpose()?;
         let ranks = self.workers + config.spares;
+        let uses_ckptd = self.uses_ckptd_launcher();
         let (name, arguments) = self
             .program
             .split_first()
             .ok_or_else(|| usage("no program"))?;
         self.check_words(arguments)?;
         program::check(name)?;
-        let start = match self.uses_ckptd_launcher(name) {
-            true => Start::Ckptd(self.plan(&preloaded, config.spares)?),
-            false => Start::Mpirun(self.mpirun_command(ranks)?),
+        let hosts = match uses_ckptd {
+            true => JobHosts::for_ckptd(&self.hosts, &self.slot_request(ranks))?,
+            false => JobHosts::for_mpirun(&self.hosts),
         };
-        if matches!(start, Start::Mpirun(_))
-            && config
-                .checkpoint_on
-                .as_ref()
-                .is_some_and(|it| it.contains(SIGTERM))
-        {
-            return Err(usage(
-                "--checkpoint-on TERM: mpirun kills its job a moment after SIGTERM. Start the job \
-                 with --launcher ckptd, or name another signal.",
-            ));
-        }
-        if !self.spans_hosts() {
+        let preloaded = preloaded(&library, hosts.are_several())?;
+        let switches = match settings.get(DOMAIN) {
+            None => Switches::of(&hosts.for_ckptd, (self.workers, config.spares)),
+            Some(_) => None,
+        };
+        let is_several = !hosts.for_ckptd.is_empty();
+        let hazards = allocation::hazards(is_several, switches.as_ref(), &config);
+        let start = match uses_ckptd {
+            true => Start::Ckptd(self.plan(&preloaded, hosts.for_ckptd, config.spares)?),
+            false => Start::Mpirun(self.mpirun_command(&config, ranks)?),
+        };
+        if hosts.names.is_empty() {
             settings.check_disk(&config)?;
         }
-        let events = attend::event_directory(&settings, self.spans_hosts(), self.dry_run)?;
-        let daemon = self.daemon(&settings, &library, &events);
+        let events = attend::event_directory(&settings, !hosts.names.is_empty(), self.dry_run)?;
+        let daemon = self.daemon(&settings, &library, &events, hosts.names);
         let mut variables = settings.variables(&preloaded, events.path(), !self.allow_unprotected);
+        if let Some(switches) = switches {
+            let file = switches.write(events.path(), self.dry_run)?;
+            variables.extend(file.map(|file| (DOMAIN.to_owned(), file)));
+        }
         variables.extend(
             daemon
                 .variables
@@ -174,6 +181,7 @@ impl Arguments {
             print(start.shell_line() + "\n")?;
             return Ok(ExitCode::SUCCESS);
         }
+        hazards.into_iter().for_each(print_message);
         let job = attend::Job {
             start,
             events,
@@ -188,20 +196,26 @@ impl Arguments {
     }
 
     /// Returns true if ckptd starts the processes.
-    fn uses_ckptd_launcher(&self, program: &OsStr) -> bool {
-        let has_hosts = !self.hosts.is_empty();
+    fn uses_ckptd_launcher(&self) -> bool {
         match self.launcher {
             // Without protection, a program needs a launcher that serves its MPI library.
-            Launcher::Auto => {
-                !self.allow_unprotected
-                    && starts_by_ckptd(self.mpirun.is_some(), has_hosts, Some(program))
-            }
+            Launcher::Auto => !self.allow_unprotected && self.mpirun.is_none(),
             launcher => launcher == Launcher::Ckptd,
         }
     }
 
     /// Returns the command for Open MPI's launcher.
-    fn mpirun_command(&self, ranks: u32) -> Result<MpirunCommand, Failure> {
+    fn mpirun_command(&self, config: &Config, ranks: u32) -> Result<MpirunCommand, Failure> {
+        if config
+            .checkpoint_on
+            .as_ref()
+            .is_some_and(|it| it.contains(SIGTERM))
+        {
+            return Err(usage(
+                "--checkpoint-on TERM: mpirun kills its job a moment after SIGTERM. Start the job \
+                 with --launcher ckptd, or name another signal.",
+            ));
+        }
         let mut line = launcher::words(self.mpirun.as_deref().unwrap_or("mpirun"))?;
         let mpi = launcher::find(&line[0])?;
         launcher::check(&mpi)?;
@@ -220,16 +234,14 @@ impl Arguments {
     }
 
     /// Returns the plan of this job for understudy's own launcher.
-    fn plan(&self, library: &Path, spares: u32) -> Result<Plan, Failure> {
-        // Only errors matter: without a list of hosts, the starter has enough slots.
-        slots::must_oversubscribe(&self.slot_request(self.workers + spares), &[])?;
+    fn plan(&self, library: &Path, hosts: Vec<Host>, spares: u32) -> Result<Plan, Failure> {
         Ok(Plan {
             workers: self.workers,
             spares,
             program: self.program.clone(),
             preload: library.into(),
             mpi: None,
-            hosts: self.hosts.hosts().map_err(usage)?,
+            hosts,
             rank_order: RankOrder::Slot,
             agent: self.hosts.agent().map_err(usage)?,
             ckptd: product_files::companion(library, "ckptd"),
@@ -253,19 +265,13 @@ impl Arguments {
         }
     }
 
-    /// Returns the path by which the library is preloaded on all hosts.
-    fn preloaded(&self, library: &Path) -> Result<PathBuf, Failure> {
-        if self.spans_hosts() && !product_files::can_be_preloaded(library) {
-            let path = library.display();
-            return Err(cannot(format!(
-                "{path}: ld.so cannot preload this path. {}",
-                product_files::UNPRELOADABLE
-            )));
-        }
-        product_files::preloadable(library).map_err(cannot)
-    }
-
-    fn daemon(&self, settings: &Settings, library: &Path, events: &Events) -> Daemon {
+    fn daemon(
+        &self,
+        settings: &Settings,
+        library: &Path,
+        events: &Events,
+        hosts: Vec<String>,
+    ) -> Daemon {
         if self.no_daemon {
             return Daemon::default();
         }
@@ -273,10 +279,7 @@ impl Arguments {
             settings,
             library,
             events,
-            hosts: match self.spans_hosts() {
-                true => slots::hosts_besides_this(&self.hosts.host, self.hosts.hostfile.as_deref()),
-                false => Vec::new(),
-            },
+            hosts,
             is_dry: self.dry_run,
         };
         Daemon::for_job(&request).unwrap_or_else(|why| {
@@ -294,19 +297,16 @@ impl Arguments {
             oversubscribe: self.oversubscribe,
         }
     }
-
-    fn spans_hosts(&self) -> bool {
-        !self.hosts.is_empty() || slots::batch_system().is_some()
-    }
 }
 
-/// Returns true if `--launcher auto` selects ckptd.
-///
-/// The exceptions are `--mpirun`, and programs on hosts that a batch system has granted, unless
-/// their MPI library is known and is not Open MPI.
-pub fn starts_by_ckptd(names_mpirun: bool, has_hosts: bool, program: Option<&OsStr>) -> bool {
-    let mpi = || MpiLibrary::of(&program::find(program?).ok()?).ok();
-    let is_open_mpi = || mpi().is_none_or(|mpi| mpi.kind == MpiKind::OpenMpi);
-    let has_granted_hosts = !has_hosts && slots::batch_system().is_some();
-    !(names_mpirun || has_granted_hosts && is_open_mpi())
+/// Returns the path by which the library is preloaded on all hosts.
+fn preloaded(library: &Path, spans_hosts: bool) -> Result<PathBuf, Failure> {
+    if spans_hosts && !product_files::can_be_preloaded(library) {
+        let path = library.display();
+        return Err(cannot(format!(
+            "{path}: ld.so cannot preload this path. {}",
+            product_files::UNPRELOADABLE
+        )));
+    }
+    product_files::preloadable(library).map_err(cannot)
 }

@@ -9,6 +9,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use understudy_formats::host::host_name;
+use understudy_launch::Error;
+use understudy_launch::starter::Agent;
 use understudy_report::count;
 
 /// Results of the checks that a node has made of itself.
@@ -89,7 +91,8 @@ fn this_program() -> Result<PathBuf, String> {
 
 /// Starts this program on each host, as `understudy run` starts ckptd: elsewhere by the agent.
 fn check_by_agent(agent: &str, names: &BTreeSet<&str>) -> Result<Vec<Node>, String> {
-    let words = shell_words::split(agent).map_err(|error| format!("--agent: {error}"))?;
+    let agent: Agent = agent.parse().map_err(|error: Error| error.to_string())?;
+    let words = agent.words();
     let own = host_name();
     let program = this_program()?;
     let mut nodes = Vec::new();

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use understudy_formats::events::{Epoch, Kind, Role};
 use understudy_formats::host::host_name;
+use understudy_launch::starter::BatchSystem;
 use understudy_report::{Event, Job, Live, Process, bytes};
 
 /// Name of the check.
@@ -258,8 +259,9 @@ fn command(arguments: &Arguments, events: &Path) -> Result<Command, Failure> {
     for hosts in &arguments.host {
         command.args(["--host", hosts]);
     }
-    if !arguments.host.is_empty() {
-        command.args(["--agent", &arguments.agent]);
+    match arguments.host.is_empty() {
+        true => BatchSystem::hide_from(&mut command),
+        false => drop(command.args(["--agent", &arguments.agent])),
     }
     if let Some(library) = &arguments.library {
         command.arg("--library").arg(library);

@@ -2,7 +2,6 @@
 
 use super::{Arguments, Check};
 use crate::mpi;
-use crate::run::starts_by_ckptd;
 
 /// The starter of a job's processes.
 pub enum Starter {
@@ -15,13 +14,11 @@ pub enum Starter {
 impl Starter {
     /// Returns the choice of `understudy run`.
     pub fn of(arguments: &Arguments) -> Self {
-        let program = arguments.program.first().map(AsRef::as_ref);
-        let has_hosts = !arguments.host.is_empty();
-        match starts_by_ckptd(arguments.mpirun.is_some(), has_hosts, program) {
-            true => Self::Ckptd {
+        match &arguments.mpirun {
+            Some(mpirun) => Self::Mpirun(mpirun.clone()),
+            None => Self::Ckptd {
                 agent: arguments.agent.clone(),
             },
-            false => Self::Mpirun(arguments.mpirun.clone().unwrap_or_else(|| "mpirun".into())),
         }
     }
 

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 use understudy_launch::preload_library;
+use understudy_launch::starter::BatchSystem;
 use understudy_pmi::{MpiKind, MpiLibrary};
 use understudy_report::Live;
 use understudy_settings::FILES_READ;
@@ -104,6 +105,7 @@ fn command(arguments: &Arguments, mpi: &MpiLibrary, events: &Path) -> std::io::R
         .args(["run", "-n", "1", "--spares", "0", "--progress", "none"])
         .arg("--events")
         .arg(events);
+    BatchSystem::hide_from(&mut command);
     // The program opens its MPI library late, so the preload library for it must be named.
     let library =
         product_files::library(arguments.library.as_deref()).map_err(std::io::Error::other)?;

@@ -5,8 +5,7 @@ use crate::node;
 use crate::outcome::Failure;
 use std::ffi::OsString;
 use std::path::Path;
-use understudy_formats::host::host_name;
-use understudy_launch::starter::{hosts_of_list, total_slots};
+use understudy_launch::starter::{BatchSystem, hosts_of_list, total_slots};
 use understudy_report::count;
 
 /// A request for slots.
@@ -61,7 +60,7 @@ pub fn must_oversubscribe(request: &SlotRequest<'_>, line: &[OsString]) -> Resul
         }
     }
     let max_processes = node::most_processes();
-    if !request.hosts.is_empty() || request.hostfile.is_some() || batch_system().is_some() {
+    if !request.hosts.is_empty() || request.hostfile.is_some() || BatchSystem::detect().is_some() {
         return Ok(false);
     }
     // Each rank has a guardian and a relay.
@@ -82,52 +81,6 @@ fn slots(hosts: &str) -> Result<u32, Failure> {
     Ok(total_slots(&hosts))
 }
 
-/// Returns the hosts that the user has listed, if one is not this host.
-///
-/// The result is empty if the user has listed this host alone, and the name of this host if the
-/// user has listed none. The caller decides whether a batch system grants other hosts, whose names
-/// are unknown here.
-pub fn hosts_besides_this(hosts: &[String], file: Option<&Path>) -> Vec<String> {
-    let own = host_name();
-    let names = names(hosts, file);
-    match names.iter().all(|name| *name == own || name == "localhost") {
-        true if names.is_empty() => vec![own],
-        true => Vec::new(),
-        false => names,
-    }
-}
-
-/// Returns the hosts of lists and of a host file, without numbers of slots.
-fn names(hosts: &[String], file: Option<&Path>) -> Vec<String> {
-    let text = file
-        .and_then(|path| std::fs::read_to_string(path).ok())
-        .unwrap_or_default();
-    let of_file = text
-        .lines()
-        .filter_map(|line| line.split_whitespace().next());
-    let given = hosts.iter().flat_map(|hosts| hosts.split(','));
-    let bare = |host: &str| host.split(':').next().unwrap_or(host).to_owned();
-    given
-        .chain(of_file.filter(|name| !name.starts_with('#')))
-        .map(bare)
-        .filter(|host| !host.is_empty())
-        .collect()
-}
-
-/// Returns the name of the batch system that has granted slots to this shell.
-pub fn batch_system() -> Option<&'static str> {
-    const VARIABLES: [(&str, &str); 4] = [
-        ("SLURM_JOB_ID", "Slurm"),
-        ("PBS_JOBID", "PBS"),
-        ("LSB_JOBID", "LSF"),
-        ("PE_HOSTFILE", "Grid Engine"),
-    ];
-    VARIABLES
-        .iter()
-        .find(|(variable, _)| std::env::var_os(variable).is_some())
-        .map(|(_, name)| *name)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -142,15 +95,5 @@ mod tests {
         ] {
             assert_eq!(slots(hosts).ok(), number, "{hosts}");
         }
-    }
-
-    #[test]
-    fn hosts_have_names() {
-        let file = tempfile::NamedTempFile::new().expect("a file");
-        std::fs::write(file.path(), "# those of today\nc slots=4\n\nd:2\n").expect("written");
-        assert_eq!(
-            names(&["a:2,b".into()], Some(file.path())),
-            ["a", "b", "c", "d"]
-        );
     }
 }

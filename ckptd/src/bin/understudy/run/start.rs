@@ -141,7 +141,7 @@ fn words_of(plan: &Plan) -> Vec<OsString> {
         ]);
     }
     if !plan.hosts.is_empty() {
-        words.extend(["--agent".into(), shell_words::join(&plan.agent).into()]);
+        words.extend(["--agent".into(), plan.agent.to_string().into()]);
     }
     words.extend(["--preload".into(), plan.preload.clone(), "--".into()]);
     words.extend_from_slice(&plan.program);

@@ -2,11 +2,11 @@
 
 use super::failures::{cannot, usage};
 use crate::outcome::Failure;
-use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use understudy_catalogue::message;
 use understudy_formats::proc_stat;
 use understudy_launch::print_message;
+use understudy_launch::starter::output_of;
 use understudy_settings::TimeLimit;
 
 /// Clock ticks per second in `/proc/PID/stat` (proc_pid_stat(5)).
@@ -42,7 +42,7 @@ fn end_by_batch_system(now: SystemTime) -> Option<Option<SystemTime>> {
     let variable = |name| std::env::var(name).ok();
     let number = |name| variable(name)?.parse().ok();
     if let Some(job) = variable("SLURM_JOB_ID") {
-        let left = output_of("squeue", &["-h", "-j", &job, "-o", "%L"]);
+        let left = output_of("squeue", &["-h", "-j", &job, "-o", "%L"]).ok();
         if let Some(left) = left.as_deref().and_then(slurm_time) {
             return Some(left.map(|left| now + left));
         }
@@ -55,13 +55,6 @@ fn end_by_batch_system(now: SystemTime) -> Option<Option<SystemTime>> {
         return Some(Some(now + granted.saturating_sub(age_of_session()?)));
     }
     None
-}
-
-/// Returns the standard output of a command that succeeds.
-fn output_of(command: &str, words: &[&str]) -> Option<String> {
-    let output = Command::new(command).args(words).output().ok()?;
-    let text = String::from_utf8(output.stdout).ok()?;
-    output.status.success().then(|| text.trim().to_owned())
 }
 
 /// Parses a time of Slurm: `[days-][hours:]minutes:seconds`, or `UNLIMITED` (squeue(1)).
@@ -116,21 +109,13 @@ impl RequeuedJob {
     /// # Errors
     /// Fails with a message if Slurm refuses.
     pub fn requeue(&self) -> Result<(), Failure> {
-        let refused = |why: String| {
+        let requeued = output_of("scontrol", &["requeue", &self.0]);
+        requeued.map(drop).map_err(|why| {
             cannot(format!(
                 "`scontrol requeue {}` has failed: {why}. Submit the job again.",
                 self.0
             ))
-        };
-        let output = Command::new("scontrol").args(["requeue", &self.0]).output();
-        let output = output.map_err(|error| refused(error.to_string()))?;
-        match output.status.success() {
-            true => Ok(()),
-            false => {
-                let why = String::from_utf8_lossy(&output.stderr);
-                Err(refused(why.trim().to_owned()))
-            }
-        }
+        })
     }
 }
 

@@ -1,0 +1,68 @@
+//! Properties of a batch job that would end the job after a failure.
+
+mod switches;
+
+pub use switches::{DOMAIN, Switches};
+use understudy_catalogue::message;
+use understudy_launch::starter::{BatchSystem, SlurmJob};
+use understudy_settings::{Config, Restart};
+
+/// Time within which a lost node is taken out of an allocation, with a margin.
+///
+/// A silent node is lost after 6 s.
+const RELEASE_TIME_S: u32 = 15;
+
+/// Returns the properties of this batch job that would end it, each with its remedy.
+///
+/// Nothing is returned for a job that does not span several nodes.
+pub fn hazards(is_several: bool, switches: Option<&Switches>, config: &Config) -> Vec<String> {
+    if BatchSystem::detect() != Some(BatchSystem::Slurm) || !is_several {
+        return Vec::new();
+    }
+    let continues = config.disk.is_some() && config.restart == Restart::Auto;
+    let mut hazards = match SlurmJob::own() {
+        Ok(job) => hazards_of(&job, continues),
+        Err(why) => vec![message::slurm_not_answering(why).to_string()],
+    };
+    hazards.extend(switches.and_then(Switches::hazard));
+    hazards
+}
+
+/// Returns the hazards of a job; `continues` is true if the job's next start continues from disk.
+fn hazards_of(job: &SlurmJob, continues: bool) -> Vec<String> {
+    let timeout = job.node_timeout_s.filter(|&time| time < RELEASE_TIME_S);
+    let first_host = job.batch_host.as_ref();
+    let first_host = first_host.filter(|_| !(job.is_requeued && continues));
+    let timeout = timeout.map(|time| message::short_slurm_timeout(time).to_string());
+    let first_host = first_host.map(|host| message::first_host_not_requeued(host).to_string());
+    timeout.into_iter().chain(first_host).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_jobs_that_would_end_have_hazards() {
+        let good = SlurmJob {
+            batch_host: Some("n1".into()),
+            is_requeued: true,
+            node_timeout_s: Some(300),
+        };
+        assert!(hazards_of(&good, true).is_empty());
+        assert!(hazards_of(&SlurmJob::default(), false).is_empty());
+        let first_host = hazards_of(&good, false);
+        assert!(first_host.len() == 1 && first_host[0].contains("n1"));
+        let not_requeued = SlurmJob {
+            is_requeued: false,
+            ..good.clone()
+        };
+        assert_eq!(hazards_of(&not_requeued, true), first_host);
+        let soon = SlurmJob {
+            node_timeout_s: Some(10),
+            ..good
+        };
+        let hazards = hazards_of(&soon, true);
+        assert!(hazards.len() == 1 && hazards[0].contains("SlurmdTimeout"));
+    }
+}
