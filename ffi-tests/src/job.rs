@@ -1,5 +1,6 @@
 //! A job to run: its program, launcher, settings, and failures.
 
+mod batch_job;
 mod launcher_command;
 mod running_job;
 mod start;
@@ -8,7 +9,8 @@ use crate::kill::{Kill, Trigger};
 use crate::namespace_hosts::Hosts;
 use crate::paths::{self, Launcher};
 use crate::processes;
-use crate::slurm_installation::{Allocation, Srun};
+use crate::slurm_allocation::{Allocation, SlurmCommands};
+use crate::slurm_installation::Srun;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -81,9 +83,12 @@ pub struct Job {
     srun: Option<Srun>,
     /// Value of srun's `--mpi`: the process manager of ranks on several hosts.
     slurm: Option<&'static str>,
-    /// Options of salloc, for a job in an allocation of its hosts.
-    salloc: Option<&'static [&'static str]>,
     allocation: Option<Allocation>,
+    /// Options of `understudy run` in the allocation.
+    run_options: &'static [&'static str],
+    slurm_commands: Option<SlurmCommands>,
+    /// Command of Slurm, and the message that follows.
+    slurm_order: Option<(Trigger, &'static [&'static str], &'static str)>,
     mpich: bool,
     slots: Vec<u32>,
     racks: Vec<u32>,
@@ -118,8 +123,10 @@ impl Job {
             launcher: paths::launcher(),
             srun: None,
             slurm: None,
-            salloc: None,
             allocation: None,
+            run_options: &[],
+            slurm_commands: None,
+            slurm_order: None,
             mpich: false,
             slots: Vec::new(),
             racks: Vec::new(),
@@ -251,7 +258,7 @@ impl Job {
         self.layer = false;
         self.disk = false;
         self.spares = 0;
-        (self.srun, self.slurm, self.salloc) = (None, None, None);
+        (self.srun, self.slurm, self.allocation) = (None, None, None);
         self.variables
             .retain(|(name, _)| !name.starts_with("UNDERSTUDY_"));
         self
@@ -290,15 +297,6 @@ impl Job {
     /// Runs the job under srun of a Slurm installation on the job's hosts.
     pub fn launched_by_slurm(mut self, mpi: &'static str) -> Job {
         self.slurm = Some(mpi);
-        self
-    }
-
-    /// Runs `understudy run` in an allocation of Slurm, with options of salloc.
-    ///
-    /// A host that is lost is declared down after understudy has dealt with the allocation. Until
-    /// then, workers wait in MPI_Finalize.
-    pub fn in_allocation(mut self, options: &'static [&'static str]) -> Job {
-        self.salloc = Some(options);
         self
     }
 

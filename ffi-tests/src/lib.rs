@@ -9,8 +9,8 @@
 //!
 //! - [`job`]: a job and its run; [`outcome`]: its result; `comparisons`: comparisons of results;
 //!   [`native_runs`]: runs without understudy;
-//! - [`namespace_hosts`]: several hosts on one machine; [`slurm_installation`]: a batch system;
-//!   [`users`]: several users;
+//! - [`namespace_hosts`]: several hosts on one machine; [`slurm_installation`], [`slurm_allocation`]: a
+//!   batch system; [`users`]: several users;
 //! - [`kill`]: moments of failures; [`processes`]: /proc; [`living_processes`]: processes under
 //!   guardians;
 //! - [`command`]: the `understudy` command; [`daemon_process`]: `ckptd serve`;
@@ -57,6 +57,7 @@ pub mod reduced_replicas;
 pub mod requirements;
 pub mod root_file_system;
 pub mod run_directory;
+pub mod slurm_allocation;
 pub mod slurm_installation;
 mod stored_outcome;
 pub mod temporary_directories;

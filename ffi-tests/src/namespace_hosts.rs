@@ -106,9 +106,18 @@ impl Hosts {
         format!("{}{}", self.prefix, host + 1)
     }
 
-    /// Substring of the names of all jobs that are started on the first host.
+    /// Substring of the names of all jobs that are started on one of the hosts.
     pub fn job_mark(&self) -> String {
-        format!("-{}-", self.name(0))
+        format!("-{}", self.prefix)
+    }
+
+    pub fn slots(&self) -> &[u32] {
+        &self.slots
+    }
+
+    /// Largest number of slots of a host.
+    pub fn slots_per_node(&self) -> u32 {
+        self.slots.iter().copied().max().unwrap_or(0)
     }
 
     /// Prepares a command that runs in the namespaces of the first host.

@@ -30,12 +30,6 @@ pub struct Srun {
     mpi: &'static str,
 }
 
-/// Options of salloc for a job.
-#[derive(Clone, Debug)]
-pub struct Allocation {
-    configuration: PathBuf,
-}
-
 /// Directory into which `make slurm` has unpacked the packages.
 fn tree() -> PathBuf {
     paths::workspace().join(".env/slurm")
@@ -49,22 +43,26 @@ fn program(name: &str) -> String {
     tree().join("usr").join(name).to_string_lossy().into_owned()
 }
 
-fn configure(command: &mut Command, configuration: &Path) {
+pub(crate) fn programs() -> PathBuf {
+    tree().join("usr/bin")
+}
+
+pub(crate) fn configure(command: &mut Command, configuration: &Path) {
     command
         .env("SLURM_CONF", configuration)
         .env("LD_LIBRARY_PATH", libraries());
 }
 
-/// Returns the text of slurm.conf; the controller runs on the first host.
-fn configuration(place: &Path, hosts: &[String]) -> String {
+/// Returns the text of slurm.conf.
+fn configuration(place: &Path, controller_host: &str, nodes: &[String]) -> String {
     let ports = [(), ()].map(|()| TcpListener::bind("127.0.0.1:0").expect("there are ports"));
     let [controller, node] = ports.map(|port| port.local_addr().expect("the port is bound").port());
-    let (first, all) = (&hosts[0], hosts.join(","));
+    let all = nodes.join(",");
     let (plugins, place) = (libraries(), place.display());
     let user = rustix::process::geteuid().as_raw();
     format!(
         "ClusterName=test
-SlurmctldHost={first}
+SlurmctldHost={controller_host}
 SlurmctldPort={controller}
 SlurmdPort={node}
 SlurmUser={user}
@@ -84,8 +82,12 @@ JobAcctGatherType=jobacct_gather/none
 AccountingStorageType=accounting_storage/none
 SwitchType=switch/none
 SelectType=select/linear
-NodeName={all} CPUs=1
-PartitionName=all Nodes=ALL Default=YES
+SlurmdParameters=config_overrides
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+NodeName={all} CPUs=8
+PartitionName=all Nodes=ALL Default=YES GraceTime=60
+PartitionName=urgent Nodes=ALL PriorityTier=10
 ",
         plugins = plugins.display()
     )
@@ -105,17 +107,21 @@ impl Slurm {
             command
         };
         Slurm::is_there()
-            .then(|| Slurm::start_daemons(tempfile::tempdir(), &["localhost".into()], on))
+            .then(|| Slurm::start_daemons(tempfile::tempdir(), &["localhost".into()], &[1], on))
     }
 
     /// Starts Slurm on these hosts.
+    ///
+    /// The controller runs on the first one. Hosts without slots are not nodes.
     ///
     /// # Panics
     /// Panics if the nodes do not become ready.
     pub fn on(hosts: &Hosts) -> Slurm {
         let names: Vec<String> = (0..hosts.count()).map(|host| hosts.name(host)).collect();
         let directory = tempfile::tempdir_in(hosts.directory());
-        Slurm::start_daemons(directory, &names, |host, words| hosts.on(host, words))
+        Slurm::start_daemons(directory, &names, hosts.slots(), |host, words| {
+            hosts.on(host, words)
+        })
     }
 
     /// True if Slurm is installed; otherwise prints that Slurm is missing.
@@ -133,10 +139,13 @@ impl Slurm {
     fn start_daemons(
         directory: std::io::Result<tempfile::TempDir>,
         names: &[String],
+        slots: &[u32],
         on: impl Fn(usize, &[&str]) -> Command,
     ) -> Slurm {
         let directory = directory.expect("there is room for temporary files");
-        let text = configuration(directory.path(), names);
+        let nodes = names.iter().zip(slots).filter(|(_, slots)| **slots > 0);
+        let nodes: Vec<String> = nodes.map(|(name, _)| name.clone()).collect();
+        let text = configuration(directory.path(), &names[0], &nodes);
         std::fs::create_dir(directory.path().join("state")).expect("the directory is writable");
         let file = directory.path().join("slurm.conf");
         std::fs::write(&file, text).expect("the directory is writable");
@@ -157,7 +166,8 @@ impl Slurm {
             )
         };
         let mut daemons = vec![start(0, &[&program("sbin/slurmctld-wlm"), "-D"])];
-        daemons.extend(names.iter().enumerate().map(node));
+        let is_node = |(_, name): &(usize, &String)| nodes.contains(name);
+        daemons.extend(names.iter().enumerate().filter(is_node).map(node));
         let mut states = on(0, &[&program("bin/sinfo"), "--noheader", "--format=%t"]);
         configure(&mut states, &file);
         let mut slurm = Slurm {
@@ -191,26 +201,8 @@ impl Slurm {
         }
     }
 
-    fn configuration(&self) -> PathBuf {
+    pub(crate) fn configuration(&self) -> PathBuf {
         self.directory.path().join("slurm.conf")
-    }
-
-    /// Returns the command by which Slurm learns that a host is lost.
-    ///
-    /// Slurm then ends the jobs that have the host, as after SlurmdTimeout.
-    pub fn declare_down(&self, hosts: &Hosts, lost: usize) -> Command {
-        let name = format!("NodeName={}", hosts.name(lost));
-        let words = ["update", &name, "State=DOWN", "Reason=lost"];
-        let mut command = hosts.on(0, &[&[&*program("bin/scontrol")], &words[..]].concat());
-        configure(&mut command, &self.configuration());
-        command
-    }
-
-    /// Returns the options for jobs in an allocation of all hosts.
-    pub fn allocation(&self) -> Allocation {
-        Allocation {
-            configuration: self.configuration(),
-        }
     }
 
     /// Returns the options for jobs with this process manager.
@@ -238,30 +230,6 @@ impl Srun {
             .arg(program("bin/srun"))
             .args(["--overcommit", "--nodes", &nodes]);
         command.args(["--mpi", self.mpi, "--ntasks", &ranks.to_string()]);
-        command
-    }
-}
-
-impl Allocation {
-    /// Returns the salloc command for a command on the first host, in `directory`.
-    ///
-    /// Each of the hosts has `tasks` slots.
-    pub fn command(&self, hosts: &Hosts, directory: &Path, tasks: u32) -> Command {
-        let mut command = hosts.enter_at(directory);
-        configure(&mut command, &self.configuration);
-        let programs = tree().join("usr/bin");
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let path = std::iter::once(programs).chain(std::env::split_paths(&path));
-        command.env("PATH", std::env::join_paths(path).expect("no colon"));
-        let [nodes, tasks] = [hosts.count().to_string(), tasks.to_string()];
-        command.arg(program("bin/salloc")).arg("--quiet");
-        command.args([
-            "--overcommit",
-            "--nodes",
-            &nodes,
-            "--ntasks-per-node",
-            &tasks,
-        ]);
         command
     }
 }

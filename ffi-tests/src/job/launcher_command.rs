@@ -40,14 +40,9 @@ impl Job {
         if let Some(srun) = &self.srun {
             return self.under_srun(srun, root, mark, hosts);
         }
-        if let (Some(allocation), Some(options), Some(hosts)) =
-            (&self.allocation, self.salloc, hosts)
-        {
-            let work = root.join("work");
-            let mut command = allocation.command(hosts, &work, self.slots[0]);
-            command.args(options);
-            self.add_run(&mut command, root, mark);
-            return command;
+        let allocation = self.allocation.as_ref().zip(self.slurm_commands.as_ref());
+        if let (Some(allocation), Some(hosts)) = (allocation, hosts) {
+            return self.in_batch(allocation, root, mark, hosts);
         }
         if self.layer && self.launcher == Launcher::Ckptd && self.mpirun.is_none() {
             return self.launched(root, mark, hosts);
@@ -159,28 +154,6 @@ impl Job {
             .env("OMPI_MCA_mpi_yield_when_idle", "1");
         self.set_environment(&mut command, root, mark);
         command
-    }
-
-    /// Adds `understudy run` without hosts to the command of salloc.
-    fn add_run(&self, command: &mut Command, root: &Path, mark: &str) {
-        let [workers, spares] = [self.workers, self.spares].map(|number| number.to_string());
-        command.arg(paths::product("understudy"));
-        command.args([
-            "run",
-            "--progress",
-            "none",
-            "-n",
-            &workers,
-            "--spares",
-            &spares,
-        ]);
-        command.arg("--").arg(&self.program).args(&self.arguments);
-        command
-            .env("OMPI_MCA_btl", "self,sm,tcp")
-            .env("OMPI_MCA_mpi_yield_when_idle", "1")
-            .env("UNDERSTUDY_EVENTS", root.join("events"));
-        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
-        command.env(processes::MARK, mark);
     }
 
     /// Sets the working directory and the environment variables of a launcher.

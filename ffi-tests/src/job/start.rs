@@ -111,22 +111,9 @@ impl Job {
         if let Some((slurm, mpi)) = &slurm {
             self.srun = Some(slurm.srun(mpi));
         }
-        let granting = hosts.as_ref().filter(|_| self.salloc.is_some());
-        let granting = granting.map(Slurm::on);
-        if let (Some(slurm), Some(hosts)) = (&granting, &hosts) {
-            self.allocation = Some(slurm.allocation());
-            if let Some((_, lost, _)) = self.lost {
-                let mut declare_down = slurm.declare_down(hosts, lost);
-                let stderr = root.path().join("stderr");
-                self.watch = Some(Box::new(move |_| {
-                    let messages = std::fs::read_to_string(&stderr).unwrap_or_default();
-                    let is_dealt_with = ["[node-released]", "[node-not-released]"]
-                        .iter()
-                        .any(|id| messages.contains(id));
-                    is_dealt_with && declare_down.status().is_ok_and(|status| status.success())
-                }));
-            }
-        }
+        let granting = hosts
+            .as_ref()
+            .and_then(|hosts| self.start_slurm(root.path(), hosts));
         let faults = self.variable(FAULTS).map_or(0, count_kills_in_checkpoints);
         let has_failures = !self.kills.is_empty() || self.will_fail_as_a_whole() || faults > 0;
         if self.layer && (has_failures || self.watch.is_some()) {

@@ -5,16 +5,16 @@
 use ffi_tests::namespace_hosts::Hosts;
 use ffi_tests::native_runs::native;
 use ffi_tests::programs;
+use ffi_tests::slurm_allocation::{Allocation, FIRST_NODE};
 use ffi_tests::slurm_installation::Slurm;
-use ffi_tests::{Job, Kill, Outcome, Trigger};
+use ffi_tests::{Job, Outcome, Trigger};
 
-/// Four workers, and two spares, which are on the last of three hosts.
+const SECOND_NODE: usize = FIRST_NODE + 1;
+
+/// Four workers on the first two of three nodes, and two spares on the last one.
 fn job() -> Job {
-    programs::short_heat2d()
-        .job()
-        .workers(4)
-        .spares(2)
-        .hosts(&[2, 2, 2])
+    let job = programs::short_heat2d().job();
+    job.workers(4).spares(2).hosts(&[0, 2, 2, 2])
 }
 
 fn is_possible() -> bool {
@@ -26,43 +26,150 @@ fn is_possible() -> bool {
 fn assert_recovered(outcome: &Outcome, replaced: &[u32]) {
     let case = programs::short_heat2d();
     outcome.assert_success();
-    outcome.assert_like_after(&native(job()), case.files, case.canonical);
+    outcome.assert_like_after(&native(case.job()), case.files, case.canonical);
     outcome.assert_replaced(replaced);
     outcome.assert_nothing_left();
 }
 
-#[test]
-#[ignore = "a variant: make test-all"]
-fn a_worker_dies_in_an_allocation() {
-    if !is_possible() {
-        return;
-    }
-    let kill = Kill::at(2, Trigger::Lines(15));
-    let outcome = job().in_allocation(&[]).kill(kill).run();
-    assert_recovered(&outcome, &[2]);
-}
-
 /// Slurm would end the job, had understudy not taken the node out of the allocation.
 #[test]
-fn a_job_survives_the_loss_of_a_node_that_slurm_notices() {
+fn a_batch_job_survives_the_loss_of_a_node() {
     if !is_possible() {
         return;
     }
-    let job = job().in_allocation(&[]);
-    let outcome = job.lose_host(Trigger::Lines(15), 1).run();
+    let job = job().in_allocation(Allocation::batch(&["--nodes=3"]), &[]);
+    let outcome = job.lose_host(Trigger::Lines(15), SECOND_NODE).run();
     assert_recovered(&outcome, &[2, 3]);
     outcome.assert_line(&["was taken out of Slurm's job"]);
-    let is_cancelled = outcome.stderr.contains("CANCELLED");
-    outcome.check(!is_cancelled, "Slurm has ended steps of the job");
+    outcome.assert_line(&["[first-host-not-requeued]"]);
 }
 
 #[test]
 #[ignore = "a variant: make test-all"]
-fn a_job_of_no_kill_survives_a_node_that_is_cut_off() {
+fn a_batch_job_of_no_kill_survives_a_node_that_is_cut_off() {
     if !is_possible() {
         return;
     }
-    let job = job().in_allocation(&["--no-kill"]);
-    let outcome = job.cut_off_host(Trigger::Lines(15), 1).run();
+    let job = job().in_allocation(Allocation::batch(&["--nodes=3", "--no-kill"]), &[]);
+    let outcome = job.cut_off_host(Trigger::Lines(15), SECOND_NODE).run();
     assert_recovered(&outcome, &[2, 3]);
+}
+
+/// The launcher runs on no node of the allocation.
+#[test]
+#[ignore = "a variant: make test-all"]
+fn an_interactive_job_survives_the_loss_of_its_first_node() {
+    if !is_possible() {
+        return;
+    }
+    let job = job().in_allocation(Allocation::interactive(&["--nodes=3", "--no-kill"]), &[]);
+    let mut outcome = job.lose_host(Trigger::Lines(15), FIRST_NODE).run();
+    remove_repeated_lines(&mut outcome);
+    assert_recovered(&outcome, &[0, 1]);
+}
+
+/// Removes lines that were printed again: worker 0, which prints, is lost with its node.
+fn remove_repeated_lines(outcome: &mut Outcome) {
+    let mut seen = std::collections::BTreeSet::new();
+    let lines = outcome.stdout.split_inclusive(|&byte| byte == b'\n');
+    let lines: Vec<&[u8]> = lines.filter(|line| seen.insert(*line)).collect();
+    outcome.stdout = lines.concat();
+}
+
+/// Iterations of a job that is stopped by Slurm.
+const ITERATIONS: &str = "6000";
+/// Iterations of a job that takes longer than its time limit.
+const MANY_ITERATIONS: &str = "20000";
+
+/// Four workers on two of three nodes, with checkpoints on disk.
+fn requeued_job(
+    iterations: &str,
+    allocation: Allocation,
+    run_options: &'static [&'static str],
+) -> Job {
+    undisturbed_job(iterations)
+        .spares(0)
+        .interval("0.2s")
+        .disk()
+        .hosts(&[0, 2, 2, 2])
+        .env("UNDERSTUDY_RESTART", "auto")
+        .in_allocation(allocation, run_options)
+}
+
+fn undisturbed_job(iterations: &str) -> Job {
+    programs::heat2d_of("300", iterations, "250").workers(4)
+}
+
+/// Fails unless the outputs of all starts are together that of an undisturbed run.
+#[track_caller]
+fn assert_continued(outcome: &Outcome, iterations: &str) {
+    outcome.assert_success();
+    outcome.assert_line(&["[restarted]"]);
+    let files = programs::heat2d().files;
+    outcome.assert_like(&native(undisturbed_job(iterations)), files);
+    outcome.assert_nothing_left();
+}
+
+const ON_DISK: Trigger = Trigger::OnDisk {
+    workers: 4,
+    epoch: 2,
+};
+
+/// The batch script, and with it the launcher, runs on the first node.
+#[test]
+#[ignore = "a variant: make test-all"]
+fn a_batch_job_that_loses_its_first_node_is_requeued_and_continues() {
+    if !is_possible() {
+        return;
+    }
+    let job = requeued_job(
+        ITERATIONS,
+        Allocation::batch(&["--nodes=2", "--requeue"]),
+        &[],
+    );
+    let mut outcome = job.lose_host(ON_DISK, FIRST_NODE).run();
+    remove_repeated_lines(&mut outcome);
+    assert_continued(&outcome, ITERATIONS);
+    let is_warned = outcome.stderr.contains("[first-host-not-requeued]");
+    outcome.check(!is_warned, "a job that is requeued and continues is warned");
+}
+
+/// Slurm sends SIGTERM to the processes of steps, and gives the nodes to another job.
+#[test]
+#[ignore = "a variant: make test-all"]
+fn a_preempted_batch_job_is_requeued_and_continues() {
+    if !is_possible() {
+        return;
+    }
+    let run_options = &["--checkpoint-on", "TERM", "--requeue"];
+    let job = requeued_job(
+        ITERATIONS,
+        Allocation::batch(&["--nodes=3", "--requeue"]),
+        run_options,
+    );
+    let urgent = &[
+        "sbatch",
+        "--partition=urgent",
+        "--nodes=3",
+        "--output=/dev/null",
+        "--wrap=true",
+    ];
+    let outcome = job
+        .order_slurm(ON_DISK, urgent, "[stopped-with-checkpoint]")
+        .run();
+    assert_continued(&outcome, ITERATIONS);
+}
+
+/// Slurm states the end of the job, at which nothing would be left.
+#[test]
+#[ignore = "a variant: make test-all"]
+fn a_batch_job_stops_before_its_time_limit_and_is_requeued() {
+    if !is_possible() {
+        return;
+    }
+    let run_options = &["--time-limit", "auto", "--requeue"];
+    let allocation = Allocation::batch(&["--nodes=2", "--requeue"]).time_limit(8);
+    let outcome = requeued_job(MANY_ITERATIONS, allocation, run_options).run();
+    outcome.assert_line(&["[stopped-with-checkpoint]", "time limit"]);
+    assert_continued(&outcome, MANY_ITERATIONS);
 }

@@ -2959,7 +2959,8 @@ pub static CATALOGUE: &[Message] = &[
         text: "{host}, which is lost, could not be taken out of Slurm's job {job} ({why}), and \
          Slurm may end the job as soon as it notices the loss; submit such jobs with \
          --no-kill",
-        cause: "`scontrol update` was refused, or is not on the `PATH`",
+        cause: "`scontrol update` was refused, or is not on the `PATH`; Slurm without an \
+         accounting database refuses a second change of an allocation",
         remedy: "submit such jobs with `--no-kill`",
         status: None,
         level: None,

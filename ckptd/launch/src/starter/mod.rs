@@ -17,7 +17,7 @@ mod slurm_lists;
 
 pub use agent::Agent;
 pub use allocation::BatchSystem;
-pub use batch_command::output_of;
+pub use batch_command::{batch_command, output_of};
 pub use forwarded_signals::FORWARDED;
 #[cfg(any(test, fuzzing))]
 pub(crate) use host_message::{Assignment, StarterToHost};

@@ -5,10 +5,20 @@ use crate::Error;
 use crate::print_message::print_message_to;
 use crate::spawn_thread::spawn_thread;
 use crate::streams::Streams;
+use std::collections::BTreeSet;
+use std::fmt::Display;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::sleep;
 use std::time::Duration;
 use understudy_catalogue::message;
 
+/// Time in which nodes that fail together are noticed.
+///
+/// They are taken out together. Slurm (22.05) refuses a second change until the accounting database
+/// has noted the first one, and without such a database for ever.
+const GATHERING_TIME: Duration = Duration::from_secs(1);
+/// Number of attempts, which Slurm extends by 5 s each while the database is slow.
+const ATTEMPTS: u32 = 5;
 /// Time limit for the last commands after the job's end.
 const LAST_RELEASE_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -36,14 +46,9 @@ impl NodeReleases {
         let (sender, end) = channel();
         spawn_thread(move || {
             let _ends_with_thread: Sender<()> = sender;
-            for host in received {
-                match release(&job, &host) {
-                    Ok(true) => print_message_to(&stderr, message::node_released(host, &job)),
-                    Ok(false) => {}
-                    Err(why) => {
-                        print_message_to(&stderr, message::node_not_released(host, &job, why));
-                    }
-                }
+            let print = |message: &dyn Display| print_message_to(&stderr, message);
+            while let Ok(first) = received.recv() {
+                release_all(&job, first, &received, &print);
             }
         })
         .map_err(Error::system("a thread"))?;
@@ -60,5 +65,27 @@ impl NodeReleases {
     pub fn finish(self) {
         drop(self.hosts);
         let _ = self.end.recv_timeout(LAST_RELEASE_TIMEOUT);
+    }
+}
+
+/// Takes this node out of a job's allocation, and all others that are lost in the meantime.
+fn release_all(job: &str, first: String, more: &Receiver<String>, print: &dyn Fn(&dyn Display)) {
+    let mut lost = BTreeSet::from([first]);
+    for attempt in 1.. {
+        sleep(GATHERING_TIME);
+        lost.extend(more.try_iter());
+        match release(job, &lost) {
+            Ok(released) => {
+                let messages = released
+                    .iter()
+                    .map(|host| message::node_released(host, job));
+                return messages.for_each(|message| print(&message));
+            }
+            Err(why) if attempt == ATTEMPTS => {
+                let message = |host| message::node_not_released(host, job, &why);
+                return lost.iter().map(message).for_each(|message| print(&message));
+            }
+            Err(_) => {}
+        }
     }
 }

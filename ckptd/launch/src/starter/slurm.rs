@@ -4,7 +4,7 @@ use super::batch_command::output_of;
 use super::hosts::{Host, add};
 use super::slurm_lists::{expand_hosts, expand_numbers};
 use crate::Error;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The batch job of this process, as Slurm describes it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -77,32 +77,22 @@ fn field<'a>(line: &'a str, name: &str) -> Option<&'a str> {
     fields.find_map(|(key, value)| (key == name).then_some(value))
 }
 
-/// Takes a node out of the allocation of a job.
+/// Takes lost nodes out of the allocation of a job; returns the nodes that it had.
 ///
-/// The owner of a job may reduce its allocation (scontrol(1), "NodeList"). Returns false if the job
-/// does not have the node, or no other.
+/// The owner of a job may reduce its allocation (scontrol(1), "NodeList").
 ///
 /// # Errors
 /// Fails with the reason if Slurm refuses or does not answer.
-pub(super) fn release(job: &str, host: &str) -> Result<bool, String> {
+pub(super) fn release(job: &str, lost: &BTreeSet<String>) -> Result<Vec<String>, String> {
     let nodes = output_of("squeue", &["--noheader", "--jobs", job, "--format", "%N"])?;
     let nodes = expand_hosts(&nodes).map_err(|error| error.to_string())?;
-    let Some(others) = without(&nodes, host) else {
-        return Ok(false);
-    };
-    let (job, nodes) = (format!("JobId={job}"), format!("NodeList={others}"));
-    output_of("scontrol", &["update", &job, &nodes])?;
-    Ok(true)
-}
-
-/// Returns the list of other nodes.
-///
-/// `None` if the node is not listed, or is the only one.
-fn without(nodes: &[String], host: &str) -> Option<String> {
-    let others = nodes.iter().map(String::as_str);
-    let others: Vec<&str> = others.filter(|node| *node != host).collect();
-    let is_smaller = !others.is_empty() && others.len() < nodes.len();
-    is_smaller.then(|| others.join(","))
+    let (lost, others): (Vec<_>, Vec<_>) = nodes.into_iter().partition(|node| lost.contains(node));
+    if lost.is_empty() || others.is_empty() {
+        return Ok(Vec::new());
+    }
+    let others = format!("NodeList={}", others.join(","));
+    output_of("scontrol", &["update", &format!("JobId={job}"), &others])?;
+    Ok(lost)
 }
 
 /// First number of the steps that are not started by a user's srun (slurm.h, `SLURM_*_STEP`).
@@ -172,14 +162,6 @@ mod tests {
         assert_eq!(parse_switches(text), BTreeMap::from(expected));
         let without = parse_switches("No topology information available\n");
         assert!(without.is_empty());
-    }
-
-    #[test]
-    fn the_other_nodes_stay_in_the_allocation() {
-        let nodes = ["n1", "n2", "n3"].map(str::to_owned);
-        assert_eq!(without(&nodes, "n2").as_deref(), Some("n1,n3"));
-        assert_eq!(without(&nodes, "n4"), None);
-        assert_eq!(without(&nodes[..1], "n1"), None);
     }
 
     fn granted(variables: &[(&str, &str)]) -> Vec<(String, u32)> {

@@ -2,11 +2,12 @@
 
 use super::failures::{cannot, usage};
 use crate::outcome::Failure;
+use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use understudy_catalogue::message;
 use understudy_formats::proc_stat;
 use understudy_launch::print_message;
-use understudy_launch::starter::output_of;
+use understudy_launch::starter::{batch_command, output_of};
 use understudy_settings::TimeLimit;
 
 /// Clock ticks per second in `/proc/PID/stat` (proc_pid_stat(5)).
@@ -42,9 +43,9 @@ fn end_by_batch_system(now: SystemTime) -> Option<Option<SystemTime>> {
     let variable = |name| std::env::var(name).ok();
     let number = |name| variable(name)?.parse().ok();
     if let Some(job) = variable("SLURM_JOB_ID") {
-        let left = output_of("squeue", &["-h", "-j", &job, "-o", "%L"]).ok();
-        if let Some(left) = left.as_deref().and_then(slurm_time) {
-            return Some(left.map(|left| now + left));
+        let end = output_of("squeue", &["-h", "-j", &job, "-o", "%e"]).ok();
+        if let Some(end) = end.as_deref().and_then(end_by_slurm) {
+            return Some(end);
         }
         let end = Duration::from_secs(number("SLURM_JOB_END_TIME")?);
         return Some(Some(UNIX_EPOCH + end));
@@ -57,26 +58,15 @@ fn end_by_batch_system(now: SystemTime) -> Option<Option<SystemTime>> {
     None
 }
 
-/// Parses a time of Slurm: `[days-][hours:]minutes:seconds`, or `UNLIMITED` (squeue(1)).
+/// Parses the end of a job of Slurm: seconds since 1970, or `NONE` (squeue(1), `%e`).
 ///
 /// The inner option is `None` without a limit; the outer one for other text.
-fn slurm_time(text: &str) -> Option<Option<Duration>> {
-    if text == "UNLIMITED" {
+fn end_by_slurm(text: &str) -> Option<Option<SystemTime>> {
+    if text == "NONE" {
         return Some(None);
     }
-    let (days, time) = match text.split_once('-') {
-        Some((days, time)) => (days.parse().ok()?, time),
-        None => (0u64, text),
-    };
-    let mut seconds = 0;
-    let fields: Vec<&str> = time.split(':').collect();
-    if !(2..=3).contains(&fields.len()) {
-        return None;
-    }
-    for field in fields {
-        seconds = seconds * 60 + field.parse::<u64>().ok()?;
-    }
-    Some(Some(Duration::from_secs(days * 86_400 + seconds)))
+    let seconds = text.parse().ok()?;
+    Some(Some(UNIX_EPOCH + Duration::from_secs(seconds)))
 }
 
 /// Returns the time since the start of the session's leader.
@@ -109,13 +99,22 @@ impl RequeuedJob {
     /// # Errors
     /// Fails with a message if Slurm refuses.
     pub fn requeue(&self) -> Result<(), Failure> {
-        let requeued = output_of("scontrol", &["requeue", &self.0]);
-        requeued.map(drop).map_err(|why| {
+        let refused = |why: String| {
             cannot(format!(
                 "`scontrol requeue {}` has failed: {why}. Submit the job again.",
                 self.0
             ))
-        })
+        };
+        let output = batch_command("scontrol", &["requeue", &self.0]).output();
+        let output = output.map_err(|error| refused(error.to_string()))?;
+        // Slurm ends all processes of a requeued job, scontrol perhaps before its answer arrives.
+        match output.status.success() || output.status.signal().is_some() {
+            true => Ok(()),
+            false => {
+                let why = String::from_utf8_lossy(&output.stderr);
+                Err(refused(why.trim().to_owned()))
+            }
+        }
     }
 }
 
@@ -125,13 +124,11 @@ mod tests {
 
     #[test]
     fn times_of_slurm_are_read() {
-        let seconds = |text| slurm_time(text).flatten().map(|time| time.as_secs());
-        assert_eq!(seconds("0:59"), Some(59));
-        assert_eq!(seconds("1:00:05"), Some(3605));
-        assert_eq!(seconds("2-01:00:00"), Some(2 * 86_400 + 3600));
-        assert_eq!(slurm_time("UNLIMITED"), Some(None));
-        for wrong in ["INVALID", "NOT_SET", "", "5"] {
-            assert_eq!(slurm_time(wrong), None, "{wrong}");
+        let end = UNIX_EPOCH + Duration::from_secs(1_796_000_000);
+        assert_eq!(end_by_slurm("1796000000"), Some(Some(end)));
+        assert_eq!(end_by_slurm("NONE"), Some(None));
+        for wrong in ["2026-11-29T08:22:42", "N/A", ""] {
+            assert_eq!(end_by_slurm(wrong), None, "{wrong}");
         }
     }
 }

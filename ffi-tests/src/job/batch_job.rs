@@ -1,0 +1,103 @@
+//! Jobs in an allocation of Slurm.
+
+use super::Job;
+use crate::kill::Trigger;
+use crate::namespace_hosts::Hosts;
+use crate::paths;
+use crate::processes;
+use crate::slurm_allocation::{Allocation, SlurmCommands};
+use crate::slurm_installation::Slurm;
+use std::path::Path;
+use std::process::Command;
+
+/// Messages after which Slurm may notice that a node is lost.
+const RELEASED: [&str; 2] = ["[node-released]", "[node-not-released]"];
+
+impl Job {
+    /// Runs `understudy run` with options in an allocation of Slurm.
+    ///
+    /// A host that is lost is declared down after understudy has dealt with the allocation. Until
+    /// then, workers wait in MPI_Finalize.
+    pub fn in_allocation(
+        mut self,
+        allocation: Allocation,
+        run_options: &'static [&'static str],
+    ) -> Job {
+        self.run_options = run_options;
+        self.allocation = Some(allocation);
+        self
+    }
+
+    /// Executes a command of Slurm on the controller's host.
+    ///
+    /// Workers wait in MPI_Finalize until standard error contains `reply`.
+    pub fn order_slurm(
+        mut self,
+        at: Trigger,
+        words: &'static [&'static str],
+        reply: &'static str,
+    ) -> Job {
+        self.slurm_order = Some((at, words, reply));
+        self
+    }
+
+    /// Starts Slurm for a job in an allocation, and prepares what Slurm is told.
+    pub(super) fn start_slurm(&mut self, root: &Path, hosts: &Hosts) -> Option<Slurm> {
+        let allocation = self.allocation.as_ref()?;
+        let slurm = Slurm::on(hosts);
+        let commands = slurm.commands();
+        let succeeds = |command: &mut Command| command.status().is_ok_and(|it| it.success());
+        let stderr = root.join("stderr");
+        let messages = move || std::fs::read_to_string(&stderr).unwrap_or_default();
+        if let Some((_, lost, _)) = self.lost {
+            let mut declare_down = slurm.declare_down(hosts, lost);
+            let mut reach = hosts.on(lost, &["true"]);
+            let is_needed = allocation.needs(lost);
+            let messages = messages.clone();
+            self.watch = Some(Box::new(move |_| {
+                let is_handled = match is_needed {
+                    true => !succeeds(&mut reach),
+                    false => RELEASED.iter().any(|id| messages().contains(id)),
+                };
+                is_handled && succeeds(&mut declare_down)
+            }));
+        }
+        if let Some((at, words, reply)) = self.slurm_order {
+            let mut order = commands.command(hosts, words);
+            let (stdout, events) = (root.join("stdout"), root.join("events"));
+            let mut is_ordered = false;
+            self.watch = Some(Box::new(move |_| {
+                is_ordered = is_ordered || at.is_reached(&stdout, &events) && succeeds(&mut order);
+                is_ordered && messages().contains(reply)
+            }));
+        }
+        self.slurm_commands = Some(commands);
+        Some(slurm)
+    }
+
+    /// Returns the command of the allocation, with `understudy run` for the job.
+    pub(super) fn in_batch(
+        &self,
+        (allocation, slurm): (&Allocation, &SlurmCommands),
+        root: &Path,
+        mark: &str,
+        hosts: &Hosts,
+    ) -> Command {
+        let mut command = allocation.command(slurm, hosts, root);
+        let [workers, spares] = [self.workers, self.spares].map(|number| number.to_string());
+        command.arg(paths::product("understudy"));
+        command.args(["run", "--progress", "none", "-n", &workers]);
+        command.args(["--spares", &spares]).args(self.run_options);
+        command.arg("--").arg(&self.program).args(&self.arguments);
+        command
+            .env("OMPI_MCA_btl", "self,sm,tcp")
+            .env("OMPI_MCA_mpi_yield_when_idle", "1")
+            .env("UNDERSTUDY_EVENTS", root.join("events"));
+        if self.disk {
+            command.env("UNDERSTUDY_DISK", root.join(paths::DISK));
+        }
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
+        command.env(processes::MARK, mark);
+        command
+    }
+}

@@ -1,0 +1,116 @@
+//! An allocation of Slurm, in which `understudy run` finds its hosts.
+
+use crate::namespace_hosts::Hosts;
+use crate::slurm_installation::{Slurm, configure, programs};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Host of the first node; the host before it has the controller only.
+pub const FIRST_NODE: usize = 1;
+
+/// Script that submits a batch job and waits for its end.
+const BATCH_JOB: &str = include_str!("batch_job.sh");
+
+/// Allocation of a job.
+///
+/// Hosts with slots are nodes, each with as many tasks as slots.
+#[derive(Clone, Debug)]
+pub struct Allocation {
+    /// True if a script on the first node is submitted; otherwise, salloc runs beside the controller.
+    is_batch: bool,
+    options: &'static [&'static str],
+    /// Time of each start, in seconds; `None` without a limit.
+    time_s: Option<u32>,
+}
+
+impl Allocation {
+    /// Allocation of a batch job, with options of sbatch.
+    pub fn batch(options: &'static [&'static str]) -> Allocation {
+        Allocation {
+            is_batch: true,
+            options,
+            time_s: None,
+        }
+    }
+
+    /// Allocation of a command on the controller's host, with options of salloc.
+    pub fn interactive(options: &'static [&'static str]) -> Allocation {
+        Allocation {
+            is_batch: false,
+            options,
+            time_s: None,
+        }
+    }
+
+    /// Limits the time of each start, in seconds.
+    pub fn time_limit(mut self, time_s: u32) -> Allocation {
+        self.time_s = Some(time_s);
+        self
+    }
+
+    /// True if the job does not outlive this host.
+    pub fn needs(&self, host: usize) -> bool {
+        self.is_batch && host == FIRST_NODE
+    }
+
+    /// Prepares a command that runs in the allocation, in `root/work`.
+    pub(crate) fn command(&self, slurm: &SlurmCommands, hosts: &Hosts, root: &Path) -> Command {
+        let (slots, work) = (hosts.slots_per_node(), root.join("work"));
+        let tasks = format!("--ntasks-per-node={slots}");
+        let mut command = hosts.enter_at(&work);
+        slurm.configure(&mut command);
+        if self.is_batch {
+            let script = root.join("batch_job.sh");
+            std::fs::write(&script, BATCH_JOB).expect("the directory is writable");
+            let options = [&[&*tasks], self.options].concat().join(" ");
+            let time = self.time_s.map_or(String::new(), |time| time.to_string());
+            command
+                .arg("sh")
+                .arg(script)
+                .arg(root)
+                .args([options, time]);
+        } else {
+            command.args(["salloc", "--quiet", &tasks]);
+            command.args(self.options);
+        }
+        command
+    }
+}
+
+/// Commands of a running Slurm.
+#[derive(Clone, Debug)]
+pub struct SlurmCommands {
+    configuration: PathBuf,
+}
+
+impl SlurmCommands {
+    fn configure(&self, command: &mut Command) {
+        configure(command, &self.configuration);
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let path = std::iter::once(programs()).chain(std::env::split_paths(&path));
+        command.env("PATH", std::env::join_paths(path).expect("no colon"));
+    }
+
+    /// Prepares a command of Slurm on the controller's host.
+    pub fn command(&self, hosts: &Hosts, words: &[&str]) -> Command {
+        let mut command = hosts.on(0, words);
+        self.configure(&mut command);
+        command
+    }
+}
+
+impl Slurm {
+    pub(crate) fn commands(&self) -> SlurmCommands {
+        let configuration = self.configuration();
+        SlurmCommands { configuration }
+    }
+
+    /// Returns the command by which Slurm learns that a host is lost.
+    ///
+    /// Slurm then ends the jobs that have the host, as after SlurmdTimeout.
+    pub fn declare_down(&self, hosts: &Hosts, lost: usize) -> Command {
+        let name = format!("NodeName={}", hosts.name(lost));
+        let words = ["scontrol", "update", &name, "State=DOWN", "Reason=lost"];
+        self.commands().command(hosts, &words)
+    }
+}
