@@ -41,7 +41,9 @@ mod shared_page;
 
 pub use input_request::{InputPage, InputReply, InputRequest};
 pub use process_place::{ProcessPlace, is_first_to_warn};
-pub use shared_page::{CheckpointRequest, PAGE_BYTES, REPEATED_SIGNALS, SharedPage};
+pub use shared_page::{
+    CallAddresses, CheckpointRequest, FRAME_BYTES, PAGE_BYTES, REPEATED_SIGNALS, SharedPage,
+};
 pub use understudy_messages::{
     Boards, ChildProgram, ChildStart, ChildState, FromGuardian, Hello, Killer, ProcessEnd,
     ProcessRecord, Registration, ToGuardian, ToManager, ToProcess,

@@ -19,8 +19,8 @@ pub use stoppable_call::{
     StopReason, call_stoppable, is_stoppable, stop, stop_at_mpi_call, stop_if_due,
 };
 pub use x86_64::{
-    AFTER_HANDLER, DEPART, DISPATCH, DIVERTED, EXECUTE, GREQUEST_FORTRAN, KEYVAL_PROXY, LEAVE,
-    RECORD, RECOVER, WAIT_KIND, divert_to,
+    AFTER_HANDLER, CALL_STATE, CallState, DEPART, DISPATCH, DIVERTED, EXECUTE, GREQUEST_FORTRAN,
+    KEYVAL_PROXY, LEAVE, RECORD, RECOVER, divert_to,
 };
 pub use x86_64::{
     AnsweredResult, abandon_callbacks, answer_all, call_program, call_user, cancel_departure,

@@ -21,6 +21,6 @@ pub mod world;
 
 pub use job_runtime::{DOOR, Runtime};
 use understudy_base::{
-    errors, fault, gather, generated, process_info, role, runtime_state, shim, system_calls,
+    arch, errors, fault, gather, generated, process_info, role, runtime_state, shim, system_calls,
 };
 use understudy_program::user;

@@ -42,7 +42,34 @@ pub struct SharedPage {
     pub signal_times: [AtomicU64; REPEATED_SIGNALS.len()],
     /// Number of the last [`CheckpointRequest`]; 0 for none. Written by the manager.
     pub checkpoint_request: AtomicU64,
+    /// Addresses by which the guardian finds the process's last MPI call.
+    ///
+    /// Written by the process; 0 until then.
+    pub calls: CallAddresses,
 }
+
+/// Addresses in the memory of a process that describe its last MPI call.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct CallAddresses {
+    /// Address of the state of the call, three bytes.
+    ///
+    /// The first byte is the runtime's. The second is a mark, which every call removes, and the
+    /// third is 1 during a call.
+    pub state: AtomicU64,
+    /// Address of the word with the end of the last call's frame.
+    ///
+    /// [`FRAME_BYTES`] before the end is the number of the procedure, and a word before the end is
+    /// the program's stack pointer, which points to the return address.
+    pub frame_end: AtomicU64,
+    /// Address of the table of procedures.
+    ///
+    /// An entry has the address and the length of a name, with the NUL.
+    pub names: AtomicU64,
+}
+
+/// Size in bytes of the frame of a call ([`CallAddresses::frame_end`]).
+pub const FRAME_BYTES: u64 = 112;
 
 /// Signals to all ranks that are delivered again after a rollback.
 pub const REPEATED_SIGNALS: [i32; 6] = [

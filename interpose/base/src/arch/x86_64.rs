@@ -41,8 +41,37 @@ pub const EXECUTE: u8 = 1;
 pub static DEPART: AtomicUsize = AtomicUsize::new(0);
 /// Flag: the call must be recorded in the set-up log.
 pub const RECORD: u8 = 2;
-/// Kind of the current wait ([`wait_state`]), which the shim reads.
-pub static WAIT_KIND: AtomicU8 = AtomicU8::new(wait_state::UNKNOWN_WAIT);
+/// State of the program's current call, or of its last call.
+///
+/// An entry writes all bytes at once.
+#[repr(C, align(4))]
+#[derive(Debug)]
+pub struct CallState {
+    /// Kind of the current wait ([`wait_state`]), which the shim reads.
+    pub wait_kind: AtomicU8,
+    /// Mark that the guardian sets, and that every call removes.
+    pub mark: AtomicU8,
+    /// 1 from an entry until the return to the program, else 0.
+    pub is_in_call: AtomicU8,
+}
+
+impl CallState {
+    /// Bytes at the beginning of a call.
+    pub const BEGUN: u32 = u32::from_le_bytes([wait_state::UNKNOWN_WAIT, 0, CallState::IN_CALL, 0]);
+    /// Value of `is_in_call` during a call.
+    const IN_CALL: u8 = 1;
+    /// Offset of `is_in_call`.
+    pub const OFFSET_OF_IN_CALL: usize = std::mem::offset_of!(CallState, is_in_call);
+}
+
+const _: () = assert!(std::mem::offset_of!(CallState, wait_kind) == 0);
+const _: () = assert!(CallState::OFFSET_OF_IN_CALL == 2 && size_of::<CallState>() == 4);
+
+pub static CALL_STATE: CallState = CallState {
+    wait_kind: AtomicU8::new(wait_state::UNKNOWN_WAIT),
+    mark: AtomicU8::new(0),
+    is_in_call: AtomicU8::new(0),
+};
 
 unsafe extern "C" {
     #[link_name = "abort"]
@@ -226,13 +255,15 @@ pub fn is_rewound() -> bool {
 
 /// Returns the byte in which the shim reads the kind of the current wait.
 pub fn wait_kind() -> &'static AtomicU8 {
-    &WAIT_KIND
+    &CALL_STATE.wait_kind
 }
 
 /// Marks a wait that blocks until messages have been transferred.
 #[inline(always)]
 pub fn mark_blocking_wait() {
-    WAIT_KIND.store(wait_state::BLOCKING, Ordering::Relaxed);
+    CALL_STATE
+        .wait_kind
+        .store(wait_state::BLOCKING, Ordering::Relaxed);
 }
 
 /// Marks a wait that usually ends soon.
@@ -240,12 +271,16 @@ pub fn mark_blocking_wait() {
 /// An example is MPI_Test, which the program may call repeatedly while the program waits.
 #[inline(always)]
 pub fn mark_short_wait() {
-    WAIT_KIND.store(wait_state::POLLING, Ordering::Relaxed);
+    CALL_STATE
+        .wait_kind
+        .store(wait_state::POLLING, Ordering::Relaxed);
 }
 
 /// Marks the end of a wait.
 pub fn end_wait() {
-    WAIT_KIND.store(wait_state::UNKNOWN_WAIT, Ordering::Relaxed);
+    CALL_STATE
+        .wait_kind
+        .store(wait_state::UNKNOWN_WAIT, Ordering::Relaxed);
 }
 
 /// Selects whether `journal::record_call` of the runtime is called after each handler.

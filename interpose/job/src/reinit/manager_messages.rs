@@ -3,7 +3,8 @@
 
 use super::instance_state::{POLL_INTERVAL, ReplicaStoreFiles};
 use crate::Runtime;
-use crate::{process_info, shim, system_calls};
+use crate::generated::SLOT_NAMES;
+use crate::{arch, process_info, shim, system_calls};
 use std::ffi::c_int;
 use std::fs::File;
 use std::io::{self, Read};
@@ -33,6 +34,7 @@ const _: () = {
     assert!(offset_of!(call::SharedPage, generation) == offset_of!(line::SharedPage, generation));
     assert!(offset_of!(call::SharedPage, is_inside) == offset_of!(line::SharedPage, is_inside));
     assert!(call::MAIN_THREAD == line::MAIN_THREAD && call::INTERRUPT == line::INTERRUPT);
+    assert!(arch::FRAME_SIZE as u64 == line::FRAME_BYTES);
 };
 
 /// Connections of this process to its guardian and manager.
@@ -120,6 +122,13 @@ fn connect(own: &ProcessPlace) -> io::Result<()> {
     }
     // SAFETY: the page is never unmapped, and its words are atomic.
     let page = unsafe { &*mapped.cast::<line::SharedPage>() };
+    for (word, address) in [
+        (&page.calls.state, &raw const arch::CALL_STATE as u64),
+        (&page.calls.frame_end, &raw const arch::BASE as u64),
+        (&page.calls.names, SLOT_NAMES.as_ptr() as u64),
+    ] {
+        word.store(address, Ordering::Release);
+    }
     let _ = LINES.set(Connections {
         manager,
         guardian,

@@ -2,8 +2,8 @@
 #![allow(unsafe_code)]
 
 use crate::arch::{
-    AFTER_HANDLER, BASE, DEPART, DISPATCH, DIVERTED, EXECUTE, FRAME_SIZE, OFFSET_OF_RBP,
-    OFFSET_OF_RBX, OFFSET_OF_RSP, RECORD, RECOVER, TOP, WAIT_KIND, divert_to,
+    AFTER_HANDLER, BASE, CALL_STATE, CallState, DEPART, DISPATCH, DIVERTED, EXECUTE, FRAME_SIZE,
+    OFFSET_OF_RBP, OFFSET_OF_RBX, OFFSET_OF_RSP, RECORD, RECOVER, TOP, divert_to,
 };
 use crate::calls::HANDLERS;
 use crate::entry::program;
@@ -12,7 +12,7 @@ use crate::runtime_state::MAIN_THREAD;
 use std::arch::naked_asm;
 use std::ffi::c_void;
 use std::sync::atomic::Ordering;
-use understudy_abi::{ZONE_SHIFT, ZONE_TAG, on_other_stack, wait_state};
+use understudy_abi::{ZONE_SHIFT, ZONE_TAG, on_other_stack};
 
 /// Fills the dispatch table.
 ///
@@ -53,7 +53,7 @@ macro_rules! entries {
                 "cmp r10, qword ptr [rip + {owner}]",
                 "jne 8f",
                 "mov rsp, qword ptr [rip + {top}]",
-                "mov byte ptr [rip + {wait}], {begun}",
+                "mov dword ptr [rip + {state}], {begun}",
                 ".cfi_def_cfa r11, 8",
                 "push r11",
                 "push rbx",
@@ -83,6 +83,7 @@ macro_rules! entries {
                 "call qword ptr [r10 + rax * 8]",
                 "cmp byte ptr [rip + {after}], 0",
                 "jne {resume}",
+                "mov byte ptr [rip + {state} + {in_call}], 0",
                 "mov rsp, rbx",
                 ".cfi_def_cfa rsp, 8",
                 "mov rbx, qword ptr [rbp + {off_rbx}]",
@@ -98,8 +99,9 @@ macro_rules! entries {
                 ".cfi_endproc",
                 owner = sym MAIN_THREAD,
                 top = sym TOP,
-                wait = sym WAIT_KIND,
-                begun = const wait_state::UNKNOWN_WAIT,
+                state = sym CALL_STATE,
+                begun = const CallState::BEGUN,
+                in_call = const CallState::OFFSET_OF_IN_CALL,
                 handlers = sym DISPATCH,
                 after = sym AFTER_HANDLER,
                 resume = sym resume,
@@ -157,6 +159,7 @@ unsafe extern "C" fn resume() {
         "2:",
         "test byte ptr [rip + {after}], {execute}",
         "jne 3f",
+        "mov byte ptr [rip + {state} + {in_call}], 0",
         "mov rsp, qword ptr [rbp + {off_rsp}]",
         "mov rbx, qword ptr [rbp + {off_rbx}]",
         "mov rbp, qword ptr [rbp + {off_rbp}]",
@@ -195,6 +198,7 @@ unsafe extern "C" fn resume() {
         "call qword ptr [r10 + rax * 8]",
         "cmp byte ptr [rip + {after}], 0",
         "jne {resume}",
+        "mov byte ptr [rip + {state} + {in_call}], 0",
         "mov rsp, qword ptr [rbp + {off_rsp}]",
         ".cfi_def_cfa rsp, 8",
         "mov rbp, qword ptr [rbp + {off_rbp}]",
@@ -206,6 +210,8 @@ unsafe extern "C" fn resume() {
         ".cfi_endproc",
         handlers = sym DISPATCH,
         depart = sym DEPART,
+        state = sym CALL_STATE,
+        in_call = const CallState::OFFSET_OF_IN_CALL,
         after = sym AFTER_HANDLER,
         resume = sym resume,
         record_call = sym crate::journal::record_call,
