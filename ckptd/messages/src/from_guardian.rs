@@ -1,6 +1,6 @@
 //! Messages from a guardian to its manager.
 
-use crate::{ChildState, ProcessEnd};
+use crate::{Activity, ChildState, ProcessEnd};
 use bincode::{Decode, Encode};
 use understudy_numbers::{ProcessNumber, Worker};
 
@@ -27,6 +27,11 @@ pub enum FromGuardian {
     /// Sent after [`crate::Hello::Guardian`] and before [`FromGuardian::AllReported`].
     Process(ProcessRecord),
     AllReported,
+    /// A process has become inactive, or is active again (`None`).
+    Activity {
+        number: ProcessNumber,
+        activity: Option<Activity>,
+    },
 }
 
 /// Registration of a process with its guardian.

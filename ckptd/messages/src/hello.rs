@@ -24,4 +24,15 @@ pub enum Hello {
         /// File name of the process's MPI library.
         library: String,
     },
+    /// A command of the user, which requests the death and replacement of a process.
+    ///
+    /// Sent to a manager, which answers with a [`ReplaceAnswer`].
+    Replace { number: ProcessNumber },
+    /// A command of the user, which requests the activities of all processes of a guardian.
+    ///
+    /// The guardian answers with a list of [`crate::ProcessActivity`].
+    ReadActivities,
 }
+
+/// Answer to [`Hello::Replace`]: the host of the process, or the reason of a refusal.
+pub type ReplaceAnswer = Result<String, String>;

@@ -3,6 +3,7 @@
 //! Only types are here; `understudy-wire` sends and receives them.
 #![forbid(unsafe_code)]
 
+mod activity;
 mod from_guardian;
 mod hello;
 mod job_order;
@@ -12,8 +13,9 @@ mod to_guardian;
 mod to_manager;
 mod to_process;
 
+pub use activity::{Activity, CallPlace, ProcessActivity};
 pub use from_guardian::{FromGuardian, ProcessRecord, Registration};
-pub use hello::Hello;
+pub use hello::{Hello, ReplaceAnswer};
 pub use job_order::{GenerationStart, JobOrder};
 pub use process_end::{Killer, ProcessEnd};
 pub use spawned_process::{ChildProgram, ChildStart, ChildState};

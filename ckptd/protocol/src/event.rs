@@ -99,6 +99,8 @@ pub enum Event {
     LibraryAborted(ProcessNumber, Generation),
     /// The job cannot continue and ends with this status.
     Abort(i32),
+    /// A process must be killed and replaced, because it hangs or on request.
+    Replace(ProcessNumber),
     /// Time has passed ([`Job::deadline`](crate::Job::deadline)).
     Tick,
 }

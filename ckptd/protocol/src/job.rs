@@ -177,6 +177,7 @@ impl Job {
                 self.library_aborted(number, reported_generation)
             }
             Event::Abort(status) => self.end_with(status, None),
+            Event::Replace(number) => self.replace(number),
             Event::Tick => {}
         }
         self.advance();

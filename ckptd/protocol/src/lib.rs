@@ -30,6 +30,7 @@
 mod action;
 mod doubt;
 mod event;
+mod hang;
 mod job;
 mod member;
 mod node_lease;
@@ -39,6 +40,10 @@ mod silence_limits;
 pub use action::{Action, BegunGeneration};
 pub use doubt::{DOUBT_TIMEOUT, Doubt};
 pub use event::{Domain, Ending, Event, Node, ProcessHistory};
+pub use hang::{
+    CallSample, HangAction, HangLimits, InactivityKind, JobWatch, ProcessSample, ProcessState,
+    ProcessWatch,
+};
 pub use job::{JOIN_TIMEOUT, Job};
 pub use node_lease::{HEARTBEAT_INTERVAL, NodeLease};
 pub use node_silence::{NodeSilence, SilenceChange};

@@ -9,9 +9,9 @@ use super::domains;
 use super::fault::{self, Fault};
 use super::values::{
     DEFAULT_NODE_TIMEOUT, Fabric, InitEndRule, Interval, JournalLimit, Require, Restart, Scheme,
-    SharedPages, StaticData, Threads, TrialReplay, fabric, init_end, interval, journal_limit,
-    new_phase, node_timeout, number, require, restart, scheme, shared_pages, switch, threads,
-    tracking, trial_replay,
+    SharedPages, StaticData, Threads, TrialReplay, fabric, hang_after, init_end, interval,
+    journal_limit, new_phase, node_timeout, number, require, restart, scheme, shared_pages, switch,
+    threads, tracking, trial_replay,
 };
 use crate::setting::{SECRET, Setting, value_of};
 use crate::settings_table::SETTINGS;
@@ -78,6 +78,10 @@ pub struct Config {
     pub checkpoint_on: Option<CheckpointSignals>,
     /// End of the time that the job has.
     pub time_limit: Option<TimeLimit>,
+    /// Time without movement after which a hang is reported; `None` for no watch.
+    pub hang_after: Option<Duration>,
+    /// True if ranks that cause a hang are replaced.
+    pub replaces_hanging: bool,
     /// True if new spares are started when spares have died or taken over.
     pub replenish: bool,
     /// Time for which a silent node is waited for.
@@ -207,6 +211,18 @@ const VALUES: &[(&str, Parse)] = &[
         config.time_limit = Some(TimeLimit::parse(text)?);
         Ok(())
     }),
+    ("UNDERSTUDY_HANG_AFTER", |config, text| {
+        config.hang_after = hang_after(text)?;
+        Ok(())
+    }),
+    ("UNDERSTUDY_ON_HANG", |config, text| {
+        config.replaces_hanging = match text {
+            "report" => false,
+            "replace" => true,
+            _ => return Err(format!("`{text}` is none of `report`, `replace`")),
+        };
+        Ok(())
+    }),
     ("UNDERSTUDY_ANYWHERE", |config, text| {
         config.anywhere = switch(text)?;
         Ok(())
@@ -280,6 +296,8 @@ impl Default for Config {
             restart: Restart::Never,
             checkpoint_on: None,
             time_limit: None,
+            hang_after: Some(Duration::from_secs(300)),
+            replaces_hanging: false,
             replenish: false,
             node_timeout: DEFAULT_NODE_TIMEOUT,
             threads: Threads::AsRequested,

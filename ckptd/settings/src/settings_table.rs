@@ -175,6 +175,20 @@ pub const SETTINGS: &[Setting] = &[
         form: Form::Value("auto|TIME"),
     },
     Setting {
+        variable: "UNDERSTUDY_HANG_AFTER",
+        default: "5min",
+        meaning: "Time without any movement after which the job is reported as hanging (`10min`), \
+            or `off`. A stopped rank is reported after 30 s, one that the kernel blocks after 60 s",
+        form: Form::Value("TIME|off"),
+    },
+    Setting {
+        variable: "UNDERSTUDY_ON_HANG",
+        default: "report",
+        meaning: "`replace`: ranks that are stopped or blocked, or for which all others wait, are \
+            killed and replaced; `report`: they are only reported",
+        form: Form::Value("report|replace"),
+    },
+    Setting {
         variable: "UNDERSTUDY_ANYWHERE",
         default: "1",
         meaning: "0: checkpoints are taken only at collectives over all workers; 1: if none occurs \

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::time::Duration;
+use understudy_formats::duration::parse_duration;
 use understudy_formats::pages::Tracking;
 
 /// Limit of the interval; checkpoints at longer intervals do not protect a job.
@@ -396,5 +397,15 @@ pub(super) fn scheme(text: &str) -> Result<Option<Scheme>, String> {
         _ => Err(format!(
             "`{text}` is none of `auto`, `1`, `2`, `xor:G` with a number of workers for G"
         )),
+    }
+}
+
+/// Parses the time after which a hang is reported; `None` for `off`.
+pub(super) fn hang_after(text: &str) -> Result<Option<Duration>, String> {
+    match text {
+        "off" => Ok(None),
+        _ => parse_duration(text)
+            .map(Some)
+            .ok_or_else(|| format!("`{text}` is neither a time (`5min`, `1h`) nor `off`")),
     }
 }

@@ -45,8 +45,9 @@ pub use shared_page::{
     CallAddresses, CheckpointRequest, FRAME_BYTES, PAGE_BYTES, REPEATED_SIGNALS, SharedPage,
 };
 pub use understudy_messages::{
-    Boards, ChildProgram, ChildStart, ChildState, FromGuardian, Hello, Killer, ProcessEnd,
-    ProcessRecord, Registration, ToGuardian, ToManager, ToProcess,
+    Activity, Boards, CallPlace, ChildProgram, ChildStart, ChildState, FromGuardian, Hello, Killer,
+    ProcessActivity, ProcessEnd, ProcessRecord, Registration, ReplaceAnswer, ToGuardian, ToManager,
+    ToProcess,
 };
 
 use crate::io::{Interest, wait_ready};

@@ -1851,6 +1851,47 @@ pub fn no_checkpoint(time: impl Display, intervals: impl Display, why: impl Disp
     })
 }
 
+pub fn rank_inactive(rank: impl Display, host: impl Display, state: impl Display, advice: impl Display) -> impl Display {
+    from_fn(move |out| {
+        write!(
+            out,
+            "rank {rank} on {host} is {state}, and other ranks wait for it or will do \
+             so: {advice} [rank-inactive]"
+        )
+    })
+}
+
+pub fn job_inactive(time: impl Display, classes: impl Display) -> impl Display {
+    from_fn(move |out| {
+        write!(
+            out,
+            "nothing has moved for {time}: {classes}. `understudy status --hang` lists \
+             all ranks; if the program waits on purpose, raise --hang-after \
+             [job-inactive]"
+        )
+    })
+}
+
+pub fn replacement_requested(rank: impl Display, host: impl Display) -> impl Display {
+    from_fn(move |out| {
+        write!(
+            out,
+            "rank {rank} on {host} is killed and replaced, as `understudy replace` \
+             requests [replacement-requested]"
+        )
+    })
+}
+
+pub fn hang_repeats(rank: impl Display, host: impl Display, count: impl Display) -> impl Display {
+    from_fn(move |out| {
+        write!(
+            out,
+            "rank {rank} on {host} has hung {count} times at the same place: every \
+             replacement would hang again, and the job ends [hang-repeats]"
+        )
+    })
+}
+
 pub fn ports_not_forwarded(process: impl Display, error: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(

@@ -2135,6 +2135,49 @@ pub static CATALOGUE: &[Message] = &[
         level: None,
     },
     Message {
+        identifier: "rank-inactive",
+        text: "rank {rank} on {host} is {state}, and other ranks wait for it or will do so: \
+         {advice}",
+        cause: "a signal has stopped the process (SIGSTOP, SIGTSTP), or the process waits in \
+         the kernel for a file system or device that does not answer",
+        remedy: "send SIGCONT to a stopped process; repair the file system; or let the rank be \
+         replaced (`understudy replace`, `--on-hang replace`)",
+        status: None,
+        level: None,
+    },
+    Message {
+        identifier: "job-inactive",
+        text: "nothing has moved for {time}: {classes}. `understudy status --hang` lists all \
+         ranks; if the program waits on purpose, raise --hang-after",
+        cause: "no call of MPI has returned, and no worker has computed or used files for the \
+         time of `UNDERSTUDY_HANG_AFTER`: workers wait for each other, for a process \
+         that is stopped or blocked, or for something outside of the job",
+        remedy: "look at the ranks that are in another place than most; `addr2line -Cfpe FILE \
+         OFFSET` names the line of a place; `understudy replace RANK` replaces a rank, \
+         `--on-hang replace` does so without being asked",
+        status: None,
+        level: None,
+    },
+    Message {
+        identifier: "replacement-requested",
+        text: "rank {rank} on {host} is killed and replaced, as `understudy replace` requests",
+        cause: "",
+        remedy: "",
+        status: None,
+        level: None,
+    },
+    Message {
+        identifier: "hang-repeats",
+        text: "rank {rank} on {host} has hung {count} times at the same place: every \
+         replacement would hang again, and the job ends",
+        cause: "with `--on-hang replace`, a rank was replaced twice at one place, and has hung \
+         again",
+        remedy: "the program waits there for something that does not happen: `addr2line` names \
+         the line",
+        status: Some(65),
+        level: None,
+    },
+    Message {
         identifier: "ports-not-forwarded",
         text: "ports of workers on another node cannot be sent to process {process}: {error}",
         cause: "memory or a descriptor is lacking in the node manager",

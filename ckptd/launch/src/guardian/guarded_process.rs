@@ -194,6 +194,20 @@ impl GuardedProcess {
         Ok((call, copies))
     }
 
+    /// Returns process id and page of the registered process.
+    ///
+    /// `None` after the end of the process, or if all workers are in `MPI_Finalize`.
+    pub fn watchable(&self) -> Option<(u32, &OwnedFd)> {
+        let registration = self.registrations.last()?;
+        let [_, page, process] = &registration.manager_descriptors;
+        let lives = matches!(
+            wait_ready(process, Interest::READ, Duration::ZERO),
+            Ok(false)
+        );
+        let is_watchable = lives && self.ending.is_none() && !passed_signals::has_ended(page);
+        is_watchable.then_some((registration.call.pid, page))
+    }
+
     /// Receives replica stores that the process has handed over or released.
     pub fn receive(&mut self) {
         for registration in &mut self.registrations {

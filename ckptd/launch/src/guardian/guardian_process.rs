@@ -9,6 +9,7 @@
 
 use super::guarded_process::GuardedProcess;
 use super::guardian_sockets::{GuardianSockets, leave, register, report_failed_start};
+use super::hang_watch::HangWatch;
 use super::input::Input;
 use super::launcher_position::LauncherPosition;
 use super::memory_kills::MemoryKills;
@@ -71,6 +72,7 @@ pub struct GuardianProcess {
     /// True if a process of the program was refused.
     pub(super) has_refused: Cell<bool>,
     pub(super) memory: MemoryKills,
+    hangs: HangWatch,
     pub(super) listener: Source<LineListener>,
     /// Connections on which no first message has arrived yet.
     pub(super) unidentified: Vec<Source<Line>>,
@@ -117,6 +119,7 @@ pub fn run(program: Program, settings: Result<(), String>) -> Result<i32, Error>
     let config = Config::read(|name| std::env::var(name).ok()).ok();
     let spares = config.as_ref().map_or(1, |config| config.spares);
     let requests = config.as_ref().and_then(|it| it.checkpoint_on.clone());
+    let hang_after = config.as_ref().and_then(|it| it.hang_after);
     // With a daemon, the workers request spares at the end of a recovery, within the daemon's
     // limit.
     let replenishes = config.is_some_and(|config| config.replenish && config.daemon.is_none());
@@ -159,6 +162,7 @@ pub fn run(program: Program, settings: Result<(), String>) -> Result<i32, Error>
         input: sockets.input,
         has_refused: Cell::new(false),
         memory: MemoryKills::new(),
+        hangs: HangWatch::new(hang_after),
         listener: sockets.listener,
         unidentified: Vec::new(),
         thread_sender: Arc::new(sockets.thread_sender),
@@ -255,6 +259,7 @@ impl GuardianProcess {
             self.wait();
             self.accept_registrations();
             self.report_ends();
+            self.report_hangs();
             let status = match self.manager.receive_with(Duration::ZERO) {
                 Ok(Some((message, files))) => self.execute(message, files)?,
                 Ok(None) => None,
@@ -353,6 +358,7 @@ impl GuardianProcess {
             if let Ok(line) = line {
                 self.manager = register(&self.poller, line)?;
                 self.report_state(true);
+                self.hangs.repeat_reports();
                 return Ok(None);
             }
         }
@@ -374,8 +380,16 @@ impl GuardianProcess {
 
     /// Waits until a message arrives, a process ends, or the kill count must be polled.
     fn wait(&mut self) {
-        let limit = self.memory.poll();
-        let _ = self.poller.wait(limit);
+        let limits = [self.memory.poll(), self.hangs.limit()];
+        let _ = self.poller.wait(limits.into_iter().flatten().min());
+    }
+
+    /// Reports processes that have become inactive, or active again.
+    fn report_hangs(&mut self) {
+        let reports = self.hangs.poll(&self.processes.lock());
+        for report in reports {
+            let _ = self.manager.send(&report);
+        }
     }
 
     /// Accepts processes that register; each receives a connection to the manager.
@@ -390,8 +404,11 @@ impl GuardianProcess {
                 Ok(Some(Hello::Process { number, library })) => {
                     self.register(line, number, library)
                 }
+                Ok(Some(Hello::ReadActivities)) => {
+                    let _ = line.send(&self.hangs.activities(&self.processes()));
+                }
                 // Managers only test whether this process lives.
-                Ok(Some(Hello::Guardian { .. })) | Err(_) => {}
+                Ok(Some(Hello::Guardian { .. } | Hello::Replace { .. })) | Err(_) => {}
             }
         }
     }

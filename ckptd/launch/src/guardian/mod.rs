@@ -5,6 +5,7 @@
 mod guarded_process;
 mod guardian_process;
 mod guardian_sockets;
+mod hang_watch;
 mod input;
 mod input_spool;
 mod launcher_position;
@@ -12,6 +13,7 @@ mod launchers;
 mod leader_address;
 mod memory_kills;
 mod passed_signals;
+mod process_sample;
 mod process_start;
 mod program;
 mod spawned_children;

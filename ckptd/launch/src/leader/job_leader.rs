@@ -2,9 +2,11 @@
 //!
 //! Reports of nodes become events, and actions become orders to nodes.
 
+mod hangs;
 #[cfg(test)]
 mod job_leader_tests;
 
+use super::configured_watch::configured_watch;
 use super::exchange::Exchange;
 use crate::messages::{Beginning, Order, Report, ServerOrder, SpawnedNamespace};
 use crate::print_message::print_message;
@@ -16,8 +18,8 @@ use understudy_catalogue::{exit_status, message};
 use understudy_formats::events::realtime_ns;
 use understudy_pmi::GenerationName;
 use understudy_protocol::{
-    Action, Domain, Ending, Event, GenerationStart, Guardian, JOIN_TIMEOUT, Job, JobOrder, Node,
-    ProcessNumber, SilenceChange, SilenceLimits, Worker,
+    Action, Domain, Ending, Event, GenerationStart, Guardian, JOIN_TIMEOUT, Job, JobOrder,
+    JobWatch, Node, ProcessNumber, SilenceChange, SilenceLimits, Worker,
 };
 use understudy_settings::CheckpointCause;
 use understudy_settings::domains::domain_of_host;
@@ -53,6 +55,8 @@ pub struct JobLeader {
     exchange: Exchange,
     /// Signals that have requested checkpoints.
     requests: RequestSignals,
+    /// Watch for hangs; `None` if hangs are not reported.
+    hangs: Option<JobWatch>,
     orders: Vec<(u32, Order)>,
     /// True if the job has failed before any guardian has joined.
     ///
@@ -79,6 +83,7 @@ impl JobLeader {
             spawned_status: 0,
             exchange: Exchange::default(),
             requests: RequestSignals::default(),
+            hangs: configured_watch(),
             orders: Vec::new(),
             is_hopeless: false,
         }
@@ -89,11 +94,14 @@ impl JobLeader {
         let Some(job) = &self.job else {
             return Some(JOIN_TIMEOUT.saturating_sub(self.began.elapsed()));
         };
-        Some(job.deadline()?.saturating_sub(self.began.elapsed()))
+        let hangs = self.hangs.as_ref().and_then(JobWatch::deadline);
+        let deadline = [job.deadline(), hangs].into_iter().flatten().min()?;
+        Some(deadline.saturating_sub(self.began.elapsed()))
     }
 
     pub fn tick(&mut self) {
         self.handle_event(Event::Tick);
+        self.judge_hangs();
     }
 
     /// Returns the orders for the nodes, in order.
@@ -227,9 +235,16 @@ impl JobLeader {
                     self.handle_event(Event::Message(number, message));
                 }
             }
-            Report::Ended(ended) => self.handle_event(event_of_end(&ended)),
+            Report::Ended(ended) => {
+                self.forget_inactivity(&ended);
+                self.handle_event(event_of_end(&ended))
+            }
+            Report::Activity { number, activity } => self.record_activity(number, activity),
             Report::LibraryAborted { number, generation } => {
                 self.handle_event(Event::LibraryAborted(number, generation))
+            }
+            Report::ReplacementRequested { id, number } => {
+                self.replace_on_request((node, id), number)
             }
             Report::Spawned(status) => self.spawned_status = status,
             Report::Abort(status) => self.handle_event(Event::Abort(status)),

@@ -1,5 +1,6 @@
 //! The leader of a job, in one of its managers.
 
+mod configured_watch;
 mod exchange;
 mod hub;
 mod job_leader;

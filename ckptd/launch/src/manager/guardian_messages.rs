@@ -38,6 +38,9 @@ impl NodeState {
                 FromGuardian::RequestCheckpoint { signal } => {
                     self.reports.push(Report::CheckpointRequested { signal })
                 }
+                FromGuardian::Activity { number, activity } => {
+                    self.reports.push(Report::Activity { number, activity })
+                }
                 FromGuardian::Child { id, news } => {
                     self.note_child(id, news, files.into_iter().next())
                 }

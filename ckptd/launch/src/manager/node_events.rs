@@ -7,9 +7,11 @@ use crate::messages::Report;
 use rustix::process::set_parent_process_death_signal;
 use std::time::Duration;
 use understudy_catalogue::exit_status;
+use understudy_numbers::ProcessNumber;
+use understudy_pmi::Answer;
 use understudy_sockets::{RETRY, Ready, Source};
 use understudy_wire::io::Interest;
-use understudy_wire::line::{Hello, ToGuardian, ToManager};
+use understudy_wire::line::{Hello, Line, ToGuardian, ToManager};
 
 impl NodeState {
     /// Waits for a source of this node's registry, at most for `limit`.
@@ -90,9 +92,22 @@ impl NodeState {
                         had_manager,
                     });
                 }
-                Ok(Some(Hello::Process { .. })) | Err(_) => {}
+                Ok(Some(Hello::Replace { number })) => self.request_replacement(number, line),
+                Ok(Some(Hello::Process { .. } | Hello::ReadActivities)) | Err(_) => {}
             }
         }
+    }
+
+    /// Requests the replacement of a process from the leader, whose answer goes to `line`.
+    fn request_replacement(&mut self, number: ProcessNumber, line: Source<Line>) {
+        // The command may have exited.
+        let reply = move |answer: Option<Vec<u8>>| {
+            let _ = line.send(&answer.unwrap_or_default());
+        };
+        let (answer, _) = Answer::new(Box::new(reply));
+        let id = self.register_request(Vec::new(), answer);
+        self.reports
+            .push(Report::ReplacementRequested { id, number });
     }
 
     pub(super) fn receive_from_processes(&mut self) {

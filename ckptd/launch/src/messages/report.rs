@@ -4,7 +4,7 @@ use bincode::{Decode, Encode};
 use understudy_numbers::{Generation, Guardian, ProcessNumber, Rank, Worker};
 use understudy_pmi::{GenerationName, Members, Purpose};
 use understudy_protocol::ProcessHistory;
-use understudy_wire::line::{ProcessEnd, ToManager};
+use understudy_wire::line::{Activity, ProcessEnd, ToManager};
 
 /// A report of a node to the leader.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
@@ -82,6 +82,17 @@ pub enum Report {
         id: u64,
         process: ProcessNumber,
         workers: Vec<Worker>,
+    },
+    /// A process has become inactive, or is active again (`None`).
+    Activity {
+        number: ProcessNumber,
+        activity: Option<Activity>,
+    },
+    /// The user requests the replacement of a process.
+    ReplacementRequested {
+        /// Identifier of the request, which the answer repeats.
+        id: u64,
+        number: ProcessNumber,
     },
     /// The namespace of spawned processes has ended.
     Forget {

@@ -68,6 +68,19 @@ impl Job {
         }
     }
 
+    /// True if the process lives.
+    pub fn lives(&self, number: ProcessNumber) -> bool {
+        self.living.contains(&number)
+    }
+
+    /// Kills a living process, whose death is then handled as any other.
+    pub(super) fn replace(&mut self, number: ProcessNumber) {
+        if let Some(member) = self.members.get(&number).filter(|it| it.is_alive()) {
+            let at = member.at;
+            self.actions.push(Action::kill(number, at));
+        }
+    }
+
     pub(super) fn kill_broken_if_due(&mut self) {
         if self.broken_deadline.is_some_and(|until| self.now >= until) {
             self.kill_broken();

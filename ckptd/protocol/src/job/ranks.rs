@@ -1,6 +1,7 @@
 //! Ranks of a generation: surviving ranks, and a replacement for each dead rank.
 
 use super::Job;
+use super::phase::Phase;
 use crate::{Action, Node};
 use std::collections::BTreeSet;
 use understudy_messages::JobOrder;
@@ -15,6 +16,14 @@ enum Preference {
 }
 
 impl Job {
+    /// Returns the process of each rank of the generation that runs; empty if none runs.
+    pub fn running_ranks(&self) -> &[ProcessNumber] {
+        match self.phase {
+            Phase::Running => &self.ranks,
+            _ => &[],
+        }
+    }
+
     /// Chooses the ranks of the next generation, if there are enough processes.
     ///
     /// Each survivor keeps its rank of the last generation, and spares fill the gaps. For example,

@@ -13,6 +13,7 @@ mod mpi;
 mod node;
 mod outcome;
 mod product_files;
+mod replace;
 mod report;
 mod run;
 mod simulate;
@@ -66,6 +67,7 @@ commands! {
     Report => report,
     Inspect => inspect,
     Warn => warn,
+    Replace => replace,
     Clean => clean,
     Completions => completions,
     Man => man,

@@ -1,6 +1,7 @@
 //! `understudy status`: the jobs of this user on this node.
 
 pub mod find;
+mod hang;
 mod screen;
 
 use crate::outcome::{Failure, IMPOSSIBLE, Outcome, print, print_json, verdict};
@@ -23,6 +24,9 @@ pub struct Arguments {
     /// Update the display until the key q is pressed.
     #[arg(long, conflicts_with = "json")]
     watch: bool,
+    /// Print where each rank on this node is: its MPI call, or stopped or blocked.
+    #[arg(long, conflicts_with_all = ["json", "watch"])]
+    hang: bool,
 }
 
 impl Arguments {
@@ -38,13 +42,32 @@ impl Arguments {
             return Ok(verdict(true));
         }
         let (jobs, abandoned) = find::Finder::default().jobs();
-        if self.json {
+        if self.hang {
+            print(hang_text(&jobs))?;
+        } else if self.json {
             print_json(&jobs)?;
         } else {
             print(text(&jobs, abandoned))?;
         }
         Ok(verdict(true))
     }
+}
+
+/// Returns the places of all ranks.
+fn hang_text(jobs: &[JobStatus]) -> String {
+    let mut out = String::new();
+    for job in jobs {
+        let is_idle_spare = |number| {
+            let mut ranks = job.ranks.iter();
+            ranks.any(|rank| rank.rank == number && rank.is_idle)
+        };
+        let _ = writeln!(out, "{}", job.headline());
+        out += &match understudy_launch::activities(&job.job) {
+            Ok(activities) => hang::text(&activities, is_idle_spare),
+            Err(error) => format!("  its ranks cannot be asked: {error}\n"),
+        };
+    }
+    out
 }
 
 fn text(jobs: &[JobStatus], abandoned: usize) -> String {

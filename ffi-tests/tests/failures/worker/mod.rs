@@ -4,6 +4,7 @@
 
 mod aloof;
 mod anywhere;
+mod hangs;
 mod kill_anywhere;
 mod kill_inside;
 mod limits;

@@ -1,0 +1,66 @@
+//! Requests of the user's commands to a running job of this node.
+
+use crate::job_directory::directory_of;
+use std::io;
+use std::time::Duration;
+use understudy_formats::private_directories::PrivateDirectory;
+use understudy_numbers::ProcessNumber;
+use understudy_wire::line::{Hello, Line, LineSocket, ProcessActivity, ReplaceAnswer};
+
+/// Time limit for the answer of a manager, which may have to ask the leader.
+const MANAGER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time limit for the answer of a guardian.
+const GUARDIAN_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Requests the death and replacement of a rank; returns the host of the rank.
+///
+/// # Errors
+/// Fails if the job's manager does not answer, or with the reason of a refusal.
+pub fn replace_rank(job: &str, number: ProcessNumber) -> io::Result<String> {
+    let line = Line::connect(&directory_of(job), LineSocket::Manager)?;
+    line.send(&Hello::Replace { number })?;
+    let answer: Option<Vec<u8>> = line.receive(MANAGER_TIMEOUT)?;
+    let answer = answer.ok_or_else(|| {
+        let text = format!("its manager has not answered for {MANAGER_TIMEOUT:?}");
+        io::Error::new(io::ErrorKind::TimedOut, text)
+    })?;
+    let decoded = bincode::decode_from_slice(&answer, bincode::config::standard());
+    let (answer, _): (ReplaceAnswer, _) = decoded.map_err(io::Error::other)?;
+    answer.map_err(io::Error::other)
+}
+
+/// Activities of the ranks of a job on this node.
+#[derive(Debug, Default)]
+pub struct JobActivities {
+    /// Activities, in the order of the ranks.
+    pub ranks: Vec<ProcessActivity>,
+    /// Guardians that have not answered.
+    pub silent_guardians: Vec<u32>,
+}
+
+/// Asks all guardians of this node for the activities of their ranks.
+///
+/// # Errors
+/// Fails if the job's directory cannot be opened.
+pub fn activities(job: &str) -> io::Result<JobActivities> {
+    let path = directory_of(job);
+    let directory = PrivateDirectory::open(&path)?.ok_or(io::ErrorKind::NotFound)?;
+    let names = directory.names().into_iter();
+    let guardians = names.filter_map(|name| LineSocket::guardian_of(name.to_str()?));
+    let mut found = JobActivities::default();
+    let ask = |guardian| -> io::Result<Option<Vec<ProcessActivity>>> {
+        let line = Line::connect(&path, LineSocket::Guardian(guardian))?;
+        line.send(&Hello::ReadActivities)?;
+        line.receive(GUARDIAN_TIMEOUT)
+    };
+    for guardian in guardians {
+        match ask(guardian) {
+            Ok(Some(ranks)) => found.ranks.extend(ranks),
+            // The guardian has exited.
+            Err(_) => {}
+            Ok(None) => found.silent_guardians.push(guardian.0),
+        }
+    }
+    found.ranks.sort_by_key(|rank| rank.number);
+    Ok(found)
+}

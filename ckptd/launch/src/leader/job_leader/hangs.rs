@@ -1,0 +1,76 @@
+//! Hangs of the job: reports of inactive processes, and replacements.
+
+use super::JobLeader;
+use crate::messages::ServerOrder;
+use crate::print_message::print_message;
+use understudy_catalogue::{exit_status, message};
+use understudy_protocol::{Event, HangAction, ProcessNumber};
+use understudy_wire::line::{Activity, ProcessEnd, ReplaceAnswer};
+
+impl JobLeader {
+    /// Records that a process has become inactive, or is active again.
+    pub(super) fn record_activity(&mut self, number: ProcessNumber, state: Option<Activity>) {
+        log::info!("process {number} is inactive: {state:?}");
+        if let Some(hangs) = &mut self.hangs {
+            hangs.record(self.began.elapsed(), number, state);
+        }
+    }
+
+    /// Forgets the inactivity of a process that has ended.
+    pub(super) fn forget_inactivity(&mut self, ended: &ProcessEnd) {
+        let (ProcessEnd::Exited { number, .. }
+        | ProcessEnd::Killed { number, .. }
+        | ProcessEnd::OutputClosed { number, .. }) = ended;
+        if let Some(hangs) = &mut self.hangs {
+            hangs.forget(*number);
+        }
+    }
+
+    /// Kills a process at the request of the user, and answers the request.
+    pub(super) fn replace_on_request(&mut self, (node, id): (u32, u64), number: ProcessNumber) {
+        let host = self.host_of(number);
+        let is_replaceable = self
+            .job
+            .as_ref()
+            .is_some_and(|job| job.has_resumed() && !job.is_ending());
+        let lives = self.job.as_ref().is_some_and(|job| job.lives(number));
+        let answer: ReplaceAnswer = match (is_replaceable, lives) {
+            (false, _) => Err("no worker runs the program yet, or the job ends".to_owned()),
+            (true, false) => Err(format!("the job has no living rank {number}")),
+            (true, true) => {
+                print_message(message::replacement_requested(number, &host));
+                self.handle_event(Event::Replace(number));
+                Ok(host)
+            }
+        };
+        let bytes = bincode::encode_to_vec(&answer, bincode::config::standard()).ok();
+        self.send_to_servers([(node, ServerOrder::Answer { id, bytes })]);
+    }
+
+    /// Returns the name of the host of a process.
+    fn host_of(&self, number: ProcessNumber) -> String {
+        let node = self.processes.get(&number);
+        let host = node.and_then(|node| self.hosts.get(node));
+        host.map_or("a lost node", String::as_str).to_owned()
+    }
+
+    /// Reports hangs, and replaces processes that cause them, if it is time.
+    pub(super) fn judge_hangs(&mut self) {
+        let Some(mut hangs) = self.hangs.take() else {
+            return;
+        };
+        let job = self.job.as_ref().filter(|job| !job.is_ending());
+        let actions = job.map_or_else(Vec::new, |job| {
+            let host = |number| self.host_of(number);
+            hangs.judge(self.began.elapsed(), job.running_ranks(), host)
+        });
+        self.hangs = Some(hangs);
+        for action in actions {
+            match action {
+                HangAction::Print(text) => print_message(text),
+                HangAction::Replace(number) => self.handle_event(Event::Replace(number)),
+                HangAction::GiveUp => self.handle_event(Event::Abort(exit_status::PROGRAM_FAILURE)),
+            }
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! A rank that stands still is named with its place, and replaced on request.
+
+use ffi_tests::command::understudy;
+use ffi_tests::living_processes::{Ranks, beside_work, job_mark, living_and_lines};
+use ffi_tests::programs::heat2d;
+use ffi_tests::{Job, Outcome, paths, processes};
+use rustix::process::Signal;
+
+/// Number of printed lines after which rank 1 is stopped.
+const LINES: usize = 4;
+
+/// Stops rank 1 of a job; then calls `then` until it returns true.
+fn stopped(job: Job, mut then: impl FnMut(&Ranks) -> bool + 'static) -> Job {
+    let mut is_stopped = false;
+    job.watch(move |ranks| {
+        if !is_stopped && living_and_lines(ranks, "heat2d").1 >= LINES {
+            is_stopped = processes::send(ranks[&1].pid, Signal::STOP);
+        }
+        is_stopped && then(ranks)
+    })
+}
+
+/// True if the job has printed these words on standard error.
+fn has_printed(ranks: &Ranks, words: &str) -> bool {
+    let job = beside_work(ranks[&0].pid);
+    let text = job.map(|job| std::fs::read_to_string(job.join("stderr")).unwrap_or_default());
+    text.is_some_and(|text| text.contains(words))
+}
+
+/// Returns the part of `understudy status OPTION` about the job of these ranks, and its name.
+fn status(ranks: &Ranks, option: &str) -> (String, String) {
+    let text = understudy(&["status", option]);
+    let mark = job_mark(ranks[&0].parent);
+    let mut lines = text.lines().skip_while(|line| !line.contains(&mark));
+    let head = lines.next().unwrap_or_default();
+    let name = head.split(": ").next().unwrap_or_default().to_owned();
+    let ranks = lines.take_while(|line| line.starts_with("  "));
+    (name, ranks.collect::<Vec<_>>().join("\n"))
+}
+
+fn assert_replaced(outcome: &Outcome) {
+    outcome.assert_taken_over(&[1]);
+    outcome.assert_line(&["worker 1 failed", "[recovered]"]);
+}
+
+#[test]
+fn a_stopped_rank_is_reported() {
+    let job = heat2d().job().env("UNDERSTUDY_HANG_AFTER", "2s");
+    let job = stopped(job, |ranks| {
+        if !has_printed(ranks, "[job-inactive]") {
+            return false;
+        }
+        let (_, places) = status(ranks, "--hang");
+        let words = ["rank 1 ", "stopped (SIGSTOP)", " in MPI_", " at heat2d+0x"];
+        assert!(words.iter().all(|word| places.contains(word)), "{places}");
+        processes::send(ranks[&1].pid, Signal::CONT)
+    });
+    let outcome = heat2d().assert_undisturbed(job);
+    outcome.assert_line(&[
+        "rank 1 on ",
+        "is stopped (SIGSTOP)",
+        "replace 1",
+        "[rank-inactive]",
+    ]);
+    outcome.assert_line(&[
+        "nothing has moved for 2.0 s: ",
+        " in MPI_",
+        "rank 1 on ",
+        "is stopped (SIGSTOP)",
+        "[job-inactive]",
+    ]);
+    outcome.assert_taken_over(&[]);
+}
+
+#[test]
+fn a_rank_is_replaced_on_request() {
+    let job = stopped(heat2d().job(), |ranks| {
+        let (name, _) = status(ranks, "--hang");
+        let printed = understudy(&["replace", "1", "--job", &name]);
+        assert!(printed.ends_with("is being replaced\n"), "{printed}");
+        true
+    });
+    let outcome = heat2d().assert_undisturbed(job);
+    outcome.assert_line(&["rank 1 on ", "[replacement-requested]"]);
+    assert_replaced(&outcome);
+}
+
+#[test]
+fn a_stopped_rank_is_replaced_if_this_is_set() {
+    let job = heat2d().job().env("UNDERSTUDY_HANG_AFTER", "2s");
+    let job = job.env("UNDERSTUDY_ON_HANG", "replace");
+    let job = stopped(job, |ranks| has_printed(ranks, "[recovered]"));
+    let outcome = heat2d().assert_undisturbed(job);
+    outcome.assert_line(&["rank 1 on ", "it is killed and replaced", "[rank-inactive]"]);
+    assert_replaced(&outcome);
+}
+
+/// Worker 2 waits for a message that no worker sends, also after each recovery.
+#[test]
+fn a_rank_that_hangs_repeatedly_ends_the_job() {
+    let job = Job::new(paths::test_program("mismatch"), &["4", "10"]);
+    let job = job
+        .env("UNDERSTUDY_HANG_AFTER", "0.5s")
+        .env("UNDERSTUDY_ON_HANG", "replace");
+    let outcome = job.run();
+    outcome.assert_status(65);
+    outcome.assert_line(&[
+        " 3 ranks are in MPI_Barrier at mismatch+0x",
+        "rank 2 on ",
+        " is in MPI_Recv at mismatch+0x",
+        "[job-inactive]",
+    ]);
+    outcome.assert_line(&["has hung 3 times at the same place", "[hang-repeats]"]);
+    outcome.assert_nothing_left();
+}
