@@ -8,6 +8,7 @@ mod job_leader_tests;
 
 use super::configured_watch::configured_watch;
 use super::exchange::Exchange;
+use super::process_events::{event_of_end, is_for_job};
 use crate::messages::{Beginning, Order, Report, ServerOrder, SpawnedNamespace};
 use crate::print_message::print_message;
 use crate::request_signals::{RequestSignals, SignalMeaning};
@@ -18,12 +19,12 @@ use understudy_catalogue::{exit_status, message};
 use understudy_formats::events::realtime_ns;
 use understudy_pmi::GenerationName;
 use understudy_protocol::{
-    Action, Domain, Ending, Event, GenerationStart, Guardian, JOIN_TIMEOUT, Job, JobOrder,
-    JobWatch, Node, ProcessNumber, SilenceChange, SilenceLimits, Worker,
+    Action, Domain, Event, GenerationStart, Guardian, JOIN_TIMEOUT, Job, JobOrder, JobWatch, Node,
+    ProcessNumber, SilenceChange, SilenceLimits, Worker,
 };
 use understudy_settings::CheckpointCause;
 use understudy_settings::domains::domain_of_host;
-use understudy_wire::line::{Killer, ProcessEnd, ToGuardian, ToManager};
+use understudy_wire::line::{ToGuardian, ToManager};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Number of the leader's own node.
@@ -469,33 +470,5 @@ fn job_name(host: &str) -> String {
         "understudy-{:08x}-{}",
         xxh3_64(host.as_bytes()) as u32,
         std::process::id()
-    )
-}
-
-fn event_of_end(message: &ProcessEnd) -> Event {
-    match *message {
-        ProcessEnd::Exited { number, status, .. } => Event::Ended(number, Ending::Exit(status)),
-        ProcessEnd::Killed { number, signal, by } => {
-            let ending = match by {
-                Killer::Unknown => Ending::Signal(signal),
-                Killer::Launcher => Ending::LauncherSignal(signal),
-                Killer::OutOfMemory => Ending::OutOfMemory,
-            };
-            Event::Ended(number, ending)
-        }
-        ProcessEnd::OutputClosed { number, written } => Event::OutputClosed(number, written),
-    }
-}
-
-/// True if the job, and not the node of the process, handles a message.
-fn is_for_job(message: &ToManager) -> bool {
-    !matches!(
-        message,
-        ToManager::Spawns { .. }
-            | ToManager::SpawnedCaptured { .. }
-            | ToManager::SpawnedPermanent { .. }
-            | ToManager::RolledBack { .. }
-            | ToManager::ReadBoards { .. }
-            | ToManager::RequestCheckpoint { .. }
     )
 }

@@ -4,6 +4,7 @@ mod configured_watch;
 mod exchange;
 mod hub;
 mod job_leader;
+mod process_events;
 
 pub use hub::{Hub, NodeChange};
 pub use job_leader::{JobLeader, OWN_NODE};
