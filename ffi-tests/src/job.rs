@@ -76,6 +76,8 @@ pub struct Job {
     kills: Vec<Kill>,
     end: Option<(Trigger, KillScope)>,
     host_failure: Option<(Trigger, HostFailure)>,
+    /// Host that is lost or cut off.
+    lost_host: Option<usize>,
     disk: bool,
     limit: Duration,
     mpirun: Option<PathBuf>,
@@ -117,6 +119,7 @@ impl Job {
             kills: Vec::new(),
             end: None,
             host_failure: None,
+            lost_host: None,
             disk: false,
             limit: LIMIT,
             mpirun: None,
@@ -232,12 +235,14 @@ impl Job {
     }
 
     /// Kills all processes of a host, which must not be the first.
-    pub fn lose_host(self, at: Trigger, host: usize) -> Job {
+    pub fn lose_host(mut self, at: Trigger, host: usize) -> Job {
+        self.lost_host = Some(host);
         self.disturb_hosts(at, move |hosts| hosts.lose(host))
     }
 
     /// Disconnects the network of a host, which must not be the first.
-    pub fn cut_off_host(self, at: Trigger, host: usize) -> Job {
+    pub fn cut_off_host(mut self, at: Trigger, host: usize) -> Job {
+        self.lost_host = Some(host);
         self.disturb_hosts(at, move |hosts| hosts.cut_off(host))
     }
 

@@ -49,7 +49,7 @@ impl Job {
         let succeeds = |command: &mut Command| command.status().is_ok_and(|it| it.success());
         let stderr = root.join("stderr");
         let messages = move || std::fs::read_to_string(&stderr).unwrap_or_default();
-        if let Some((_, lost, _)) = self.lost {
+        if let Some(lost) = self.lost_host {
             let mut declare_down = slurm.declare_down(hosts, lost);
             let mut reach = hosts.on(lost, &["true"]);
             let is_needed = allocation.needs(lost);
