@@ -47,7 +47,7 @@ impl NodeLease {
         if self.until_beat(now) > Duration::ZERO {
             return None;
         }
-        let number = self.first_unreturned + self.sent.len() as u64;
+        let number = self.beat_count();
         self.beat_at = Some(now);
         self.sent.push_back(now);
         Some(number)
