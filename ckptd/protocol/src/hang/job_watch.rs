@@ -65,6 +65,12 @@ impl JobWatch {
         self.has_reported_job = false;
     }
 
+    /// Forgets all processes that do not live any more.
+    pub fn retain(&mut self, lives: impl Fn(ProcessNumber) -> bool) {
+        self.inactive.retain(|&number, _| lives(number));
+        self.reported.retain(|&number| lives(number));
+    }
+
     /// Records that a process has become inactive, or is active again (`None`).
     pub fn record(&mut self, now: Duration, number: ProcessNumber, state: Option<Activity>) {
         match state {
@@ -349,6 +355,17 @@ mod tests {
             .len(),
             1
         );
+    }
+
+    /// The leader would poll without a pause if a deadline remained.
+    #[test]
+    fn a_judgement_is_made_once_and_not_of_dead_processes() {
+        let mut watch = watch(true);
+        watch.record(Duration::ZERO, RANKS[1], Some(Activity::Stopped));
+        let deadline = watch.deadline().expect("a judgement is due");
+        watch.retain(|number| number != RANKS[1]);
+        assert_eq!(watch.judge(deadline, &RANKS, |_| String::new()), []);
+        assert_eq!(watch.deadline(), None);
     }
 
     #[test]

@@ -49,8 +49,7 @@ fn addressed(named: Option<String>, running: &[String]) -> Result<String, String
         (None, [job]) => Ok(job.clone()),
         (None, []) => Err("no protected job of this user runs on this node".to_owned()),
         (None, several) => Err(format!(
-            "{} jobs of this user run on this node ({}): name one by --job",
-            several.len(),
+            "several jobs of this user run on this node ({}): name one by --job",
             several.join(", ")
         )),
     }

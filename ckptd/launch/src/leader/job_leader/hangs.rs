@@ -4,7 +4,7 @@ use super::JobLeader;
 use crate::messages::ServerOrder;
 use crate::print_message::print_message;
 use understudy_catalogue::{exit_status, message};
-use understudy_protocol::{Event, HangAction, ProcessNumber};
+use understudy_protocol::{Event, HangAction, Job, ProcessNumber};
 use understudy_wire::line::{Activity, ProcessEnd, ReplaceAnswer};
 
 impl JobLeader {
@@ -59,11 +59,11 @@ impl JobLeader {
         let Some(mut hangs) = self.hangs.take() else {
             return;
         };
+        // At the end of the program nothing is reported any more.
         let job = self.job.as_ref().filter(|job| !job.is_ending());
-        let actions = job.map_or_else(Vec::new, |job| {
-            let host = |number| self.host_of(number);
-            hangs.judge(self.began.elapsed(), job.running_ranks(), host)
-        });
+        hangs.retain(|number| job.is_some_and(|job| job.lives(number)));
+        let ranks = job.map_or(&[][..], Job::running_ranks);
+        let actions = hangs.judge(self.began.elapsed(), ranks, |number| self.host_of(number));
         self.hangs = Some(hangs);
         for action in actions {
             match action {
