@@ -9,8 +9,8 @@
 //!
 //! - [`job`]: a job and its run; [`outcome`]: its result; `comparisons`: comparisons of results;
 //!   [`native_runs`]: runs without understudy;
-//! - [`namespace_hosts`]: several hosts on one machine; [`slurm_installation`], [`slurm_allocation`]: a
-//!   batch system; [`users`]: several users;
+//! - [`namespace_hosts`]: several hosts on one machine; [`slurm_installation`],
+//!   [`slurm_allocation`]: a batch system; [`users`]: several users;
 //! - [`kill`]: moments of failures; [`processes`]: /proc; [`living_processes`]: processes under
 //!   guardians;
 //! - [`command`]: the `understudy` command; [`daemon_process`]: `ckptd serve`;

@@ -16,7 +16,7 @@ const BATCH_JOB: &str = include_str!("batch_job.sh");
 /// Hosts with slots are nodes, each with as many tasks as slots.
 #[derive(Clone, Debug)]
 pub struct Allocation {
-    /// True if a script on the first node is submitted; otherwise, salloc runs beside the controller.
+    /// True for a script on the first node, false for salloc beside the controller.
     is_batch: bool,
     options: &'static [&'static str],
     /// Time of each start, in seconds; `None` without a limit.

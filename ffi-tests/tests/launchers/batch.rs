@@ -11,7 +11,7 @@ use ffi_tests::{Job, Outcome, Trigger};
 
 const SECOND_NODE: usize = FIRST_NODE + 1;
 
-/// Four workers on the first two of three nodes, and two spares on the last one.
+/// Four workers on two of three nodes, and two spares on the third one.
 fn job() -> Job {
     let job = programs::short_heat2d().job();
     job.workers(4).spares(2).hosts(&[0, 2, 2, 2])
@@ -37,7 +37,7 @@ fn a_batch_job_survives_the_loss_of_a_node() {
     if !is_possible() {
         return;
     }
-    let job = job().in_allocation(Allocation::batch(&["--nodes=3"]), &[]);
+    let job = job().in_allocation(Allocation::batch(&["--nodes=3", "--no-requeue"]), &[]);
     let outcome = job.lose_host(Trigger::Lines(15), SECOND_NODE).run();
     assert_recovered(&outcome, &[2, 3]);
     outcome.assert_line(&["was taken out of Slurm's job"]);
@@ -62,7 +62,7 @@ fn an_interactive_job_survives_the_loss_of_its_first_node() {
     if !is_possible() {
         return;
     }
-    let job = job().in_allocation(Allocation::interactive(&["--nodes=3", "--no-kill"]), &[]);
+    let job = job().in_allocation(Allocation::interactive(&["--nodes=3"]), &[]);
     let mut outcome = job.lose_host(Trigger::Lines(15), FIRST_NODE).run();
     remove_repeated_lines(&mut outcome);
     assert_recovered(&outcome, &[0, 1]);

@@ -1248,7 +1248,7 @@ pub static CATALOGUE: &[Message] = &[
         text: "Slurm ends a job {seconds} s after one of its nodes has failed (SlurmdTimeout), \
          perhaps before understudy has taken the node out of the allocation; submit the \
          job with --no-kill",
-        cause: "`SlurmdTimeout` of the site is shorter than 15 s",
+        cause: "`SlurmdTimeout` of the site is shorter than 75 s",
         remedy: "submit the job with `--no-kill`",
         status: None,
         level: None,

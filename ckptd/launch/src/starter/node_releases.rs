@@ -14,8 +14,8 @@ use understudy_catalogue::message;
 
 /// Time in which nodes that fail together are noticed.
 ///
-/// They are taken out together. Slurm (22.05) refuses a second change until the accounting database
-/// has noted the first one, and without such a database for ever.
+/// Slurm (22.05) refuses a second change of an allocation until the accounting database has noted
+/// the first change, and for ever without such a database.
 const GATHERING_TIME: Duration = Duration::from_secs(1);
 /// Number of attempts, which Slurm extends by 5 s each while the database is slow.
 const ATTEMPTS: u32 = 5;
@@ -61,14 +61,16 @@ impl NodeReleases {
         let _ = self.hosts.send(host.to_owned());
     }
 
-    /// Waits until lost nodes are taken out: Slurm would otherwise end a batch script's next command.
+    /// Waits until all lost nodes are taken out.
+    ///
+    /// Slurm would otherwise end the next command of a batch script.
     pub fn finish(self) {
         drop(self.hosts);
         let _ = self.end.recv_timeout(LAST_RELEASE_TIMEOUT);
     }
 }
 
-/// Takes this node out of a job's allocation, and all others that are lost in the meantime.
+/// Takes this node, and all that are lost meanwhile, out of an allocation.
 fn release_all(job: &str, first: String, more: &Receiver<String>, print: &dyn Fn(&dyn Display)) {
     let mut lost = BTreeSet::from([first]);
     for attempt in 1.. {

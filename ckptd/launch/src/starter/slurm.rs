@@ -77,9 +77,10 @@ fn field<'a>(line: &'a str, name: &str) -> Option<&'a str> {
     fields.find_map(|(key, value)| (key == name).then_some(value))
 }
 
-/// Takes lost nodes out of the allocation of a job; returns the nodes that it had.
+/// Takes lost nodes out of the allocation of a job.
 ///
-/// The owner of a job may reduce its allocation (scontrol(1), "NodeList").
+/// Returns the nodes that were taken out. The owner of a job may reduce its allocation
+/// (scontrol(1), "NodeList").
 ///
 /// # Errors
 /// Fails with the reason if Slurm refuses or does not answer.

@@ -9,8 +9,8 @@ use understudy_settings::{Config, Restart};
 
 /// Time within which a lost node is taken out of an allocation, with a margin.
 ///
-/// A silent node is lost after 6 s.
-const RELEASE_TIME_S: u32 = 15;
+/// A silent node may be waited for during one minute.
+const RELEASE_TIME_S: u32 = 75;
 
 /// Returns the properties of this batch job that would end it, each with its remedy.
 ///
@@ -28,7 +28,9 @@ pub fn hazards(is_several: bool, switches: Option<&Switches>, config: &Config) -
     hazards
 }
 
-/// Returns the hazards of a job; `continues` is true if the job's next start continues from disk.
+/// Returns the hazards of a job.
+///
+/// `continues` is true if the next start of the job continues from disk.
 fn hazards_of(job: &SlurmJob, continues: bool) -> Vec<String> {
     let timeout = job.node_timeout_s.filter(|&time| time < RELEASE_TIME_S);
     let first_host = job.batch_host.as_ref();

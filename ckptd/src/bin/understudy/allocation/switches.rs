@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn domains_are_switches_that_can_hold_each_others_replicas() {
+    fn domains_are_switches_without_most_workers() {
         let can = |names, ranks| switches(names, ranks).map(|it| it.can_be_domains());
         assert_eq!(can(["s1", "s1", "s2", "s2"], (8, 0)), Some(true));
         assert_eq!(can(["s1", "s1", "s2", "s2"], (6, 2)), Some(false));

@@ -9,8 +9,9 @@ use understudy_settings::Config;
 
 const NAME: &str = "allocation";
 
-/// Returns checks of the allocation, and the names of its hosts; nothing outside of a batch system.
+/// Returns checks of the allocation, and the names of its hosts.
 ///
+/// Both are empty outside of a batch system.
 /// `workers` is the number of workers of a job that is to run here, if that is known.
 pub fn checks(workers: Option<u32>) -> (Vec<Check>, Vec<String>) {
     let Some(system) = BatchSystem::detect() else {

@@ -1,4 +1,4 @@
-//! Hosts of a job: those that the user names, or those that a batch system has granted.
+//! Hosts of a job, which the user names or a batch system has granted.
 
 use super::failures::{cannot, usage};
 use super::slots::{self, SlotRequest};
