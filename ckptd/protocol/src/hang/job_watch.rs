@@ -301,11 +301,11 @@ mod tests {
     }
 
     fn printed(actions: &[HangAction]) -> Vec<&str> {
-        let text = |action| match action {
-            &HangAction::Print(ref text) => Some(text.as_str()),
+        let texts = actions.iter().filter_map(|action| match action {
+            HangAction::Print(text) => Some(text.as_str()),
             _ => None,
-        };
-        actions.iter().filter_map(text).collect()
+        });
+        texts.collect()
     }
 
     #[test]
