@@ -33,8 +33,8 @@ fn describe_device(class: &Path) {
 
 /// Runs a program that loses a worker on a node with a device.
 ///
-/// Checks the output. `job` completes the job of the undisturbed run. Returns what understudy has printed; `None` if
-/// mounts are not permitted.
+/// Checks the output. `job` completes the job of the undisturbed run. Returns what understudy has
+/// printed; `None` if mounts are not permitted.
 fn run_with_device(program: &Path, job: fn(Job) -> Job, options: &[&str]) -> Option<String> {
     let work = tempfile::tempdir().expect("there is room for temporary files");
     let class = work.path().join("class");
