@@ -1,6 +1,7 @@
 //! Tests of a leader with reports of several nodes.
 
 use super::*;
+use understudy_wire::line::ProcessEnd;
 
 #[test]
 fn nodes_with_spawned_processes_are_informed_of_a_rollback() {
