@@ -156,6 +156,22 @@ pub fn version() -> (&'static str, c_int) {
     (text, *length)
 }
 
+/// Returns major and minor version of MPICH; zeros for other libraries, such as Intel MPI.
+///
+/// Libraries with MPICH's ABI report the version of the standard that MPICH reports, and do not
+/// behave as that MPICH where the standard leaves a choice.
+pub fn mpich_version() -> (u32, u32) {
+    static VERSION: OnceLock<(u32, u32)> = OnceLock::new();
+    *VERSION.get_or_init(|| parse_mpich_version(version().0))
+}
+
+fn parse_mpich_version(text: &str) -> (u32, u32) {
+    let number = text.strip_prefix("MPICH Version:").map(str::trim_start);
+    let mut parts = number.unwrap_or("").split(|c: char| !c.is_ascii_digit());
+    let mut part = || parts.next().and_then(|part| part.parse().ok()).unwrap_or(0);
+    (part(), part())
+}
+
 fn query_version() -> (String, c_int) {
     let function = symbol(c"MPI_Get_library_version");
     if function.is_null() {

@@ -7,7 +7,7 @@
 #![allow(unsafe_code)]
 
 use crate::Runtime;
-use crate::abi::{is_foreign_abi, standard_version};
+use crate::abi::is_foreign_abi;
 use crate::arch::Rewound;
 use crate::errors::{ERR_UNSUPPORTED_OPERATION, SUCCESS};
 use crate::generated::{Proc, SLOT_NAMES};
@@ -17,7 +17,6 @@ use crate::objects::{comm, objects, window};
 use crate::{abort, recovery, system_calls};
 use std::ffi::c_int;
 use std::fmt::Display;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use understudy_catalogue::message;
 use understudy_mpi::{call, library};
@@ -72,13 +71,13 @@ fn uses_handler(errhandler: u64) -> bool {
 /// Returns the communicator whose error handler receives errors without an object.
 ///
 /// MPI 4 has MPI_COMM_SELF; earlier versions had MPI_COMM_WORLD. Open MPI 5 uses MPI_COMM_SELF,
-/// unless its compatibility with MPI 3 is on. Open MPI 4, and MPICH up to 4.1, use MPI_COMM_WORLD.
-/// Later versions of MPICH use MPI_COMM_SELF if the program has set an error handler for it,
-/// otherwise MPI_COMM_WORLD.
+/// unless its compatibility with MPI 3 is on. Open MPI 4, MPICH up to 4.1, and Intel MPI use
+/// MPI_COMM_WORLD. Later versions of MPICH use MPI_COMM_SELF if the program has set an error
+/// handler for it, otherwise MPI_COMM_WORLD.
 fn without_object(rt: &Runtime) -> VirtComm {
     let (world, own) = (comm::world_handle(rt), comm::self_handle(rt));
     let is_own = match is_foreign_abi() {
-        true => standard_version() >= (4, 1) && comm::errhandler(rt, own) != 0,
+        true => library::mpich_version() >= (4, 2) && comm::errhandler(rt, own) != 0,
         false => {
             let mpi3_compatibility = library::symbol(c"ompi_mpi_compat_mpi3").cast::<u8>();
             // SAFETY: a variable of the library; null is excluded first.
@@ -90,17 +89,7 @@ fn without_object(rt: &Runtime) -> VirtComm {
 
 /// True if MPI_SUCCESS is returned after the program's error handler: MPICH from 4.3 on.
 fn handlers_clear_errors() -> bool {
-    static CLEAR_ERRORS: OnceLock<bool> = OnceLock::new();
-    *CLEAR_ERRORS.get_or_init(|| {
-        let number = library::version()
-            .0
-            .strip_prefix("MPICH Version:")
-            .map(str::trim_start);
-        let mut parts = number.unwrap_or("").split(|c: char| !c.is_ascii_digit());
-        let [major, minor] =
-            [0; 2].map(|_| parts.next().and_then(|part| part.parse().ok()).unwrap_or(0));
-        (major, minor) >= (4, 3)
-    })
+    library::mpich_version() >= (4, 3)
 }
 
 /// Passes an error to the error handler of this object.

@@ -1,11 +1,11 @@
 //! Arguments of handlers: message arguments, statuses, and early returns.
 #![allow(unsafe_code)]
 
-use crate::abi::{is_foreign_abi, standard_version};
 use crate::errors::{ERR_ARG, SUCCESS};
 use crate::handles::{VirtComm, VirtDatatype};
 use crate::requests::{EMPTY_STATUS, MessageArguments};
 use std::ffi::{c_char, c_int, c_void};
+use understudy_mpi::library;
 use understudy_mpi::real_types::Status;
 
 /// Writes a status unless the program ignores it.
@@ -17,7 +17,7 @@ pub unsafe fn put_status(to: *mut Status, status: Status) {
     if !to.is_null() {
         // Only procedures with several statuses set the error field (MPI 4.1, 3.2.5). MPICH from
         // 4.2 on also sets it in empty statuses.
-        let writes_all = status == EMPTY_STATUS && is_foreign_abi() && standard_version() >= (4, 1);
+        let writes_all = status == EMPTY_STATUS && library::mpich_version() >= (4, 2);
         // SAFETY: the caller passes null or a valid address; null is excluded above.
         unsafe {
             let error = if writes_all { SUCCESS } else { (*to).error };

@@ -5,7 +5,7 @@
 
 use super::arguments::outcome;
 use crate::Runtime;
-use crate::abi::{is_foreign_abi as is_mpich, standard_version};
+use crate::abi::is_foreign_abi as is_mpich;
 use crate::arch::Rewound;
 use crate::error_handling::{finish, handle_error_on};
 use crate::errors::{ERR_ARG, ERR_BUFFER, ERR_COMM, ERR_OTHER, SUCCESS};
@@ -18,6 +18,7 @@ use crate::requests::{AttachedBuffer, BufferOwner, RequestKind, RequestState};
 use crate::{checkpoint, completion, cut, requests};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::abi::{foreign_abi, limit};
+use understudy_mpi::library;
 use understudy_mpi::real_types::RealRequest;
 
 /// `MPI_BUFFER_AUTOMATIC` of MPICH and of the standard ABI, at addresses that no buffer has.
@@ -77,7 +78,7 @@ pub(super) fn attach(
         let min_size = foreign_abi().map_or(0, |_| limit("MPI_BSEND_OVERHEAD") as i64);
         match before {
             _ if address == 0 || (size < 0 && !is_automatic) => return Err(ERR_ARG),
-            Some(_) if is_mpich() && standard_version() >= (4, 1) => return Err(ERR_OTHER),
+            Some(_) if library::mpich_version() >= (4, 2) => return Err(ERR_OTHER),
             Some(_) => return Err(ERR_BUFFER),
             None if size < min_size && !is_automatic => return Err(ERR_BUFFER),
             None => {}
