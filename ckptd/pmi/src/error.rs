@@ -14,6 +14,9 @@ pub enum Error {
     /// The dynamic loader does not list the libraries of the program.
     #[error("{}", message::libraries_not_listed(.path.display(), .why))]
     Unlisted { path: PathBuf, why: String },
+    /// Intel MPI's launcher does not report the processor and the placement.
+    #[error("{}", message::intel_launcher_failed(.path.display(), .why))]
+    IntelLauncher { path: PathBuf, why: String },
     /// Failure of dlopen(3) or dlsym(3).
     #[error("{}", message::libpmix_not_usable(.0))]
     Load(#[from] libloading::Error),

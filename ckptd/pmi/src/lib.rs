@@ -21,6 +21,7 @@
 mod error;
 mod generation_name;
 mod identity;
+mod intel_mpi;
 mod linked_libraries;
 mod local_world;
 mod mpi_library;

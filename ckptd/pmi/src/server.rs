@@ -1,5 +1,6 @@
 //! A server for every kind of MPI library: PMIx for Open MPI, PMI-1 for MPICH.
 
+use crate::intel_mpi::{self, IntelLauncher};
 use crate::pmi1::Pmi1Server;
 use crate::pmix::{PmixServer, PmixSettings};
 use crate::{Error, GenerationName, Identity, MpiKind, MpiLibrary, Namespace, Peers, RankEvent};
@@ -25,10 +26,10 @@ pub struct ServerSettings {
     pub peers: Arc<dyn Peers>,
 }
 
-/// Variables that make the order of MPICH's reductions independent of the placement of ranks.
+/// Variables that make the order of reductions independent of the placement of ranks.
 ///
-/// The order depends by default on which ranks share a node, which may differ in a later
-/// generation.
+/// The variables are those of MPICH, and one of Intel MPI. The order depends by default on which
+/// ranks share a node, which may differ in a later generation.
 pub const PLACEMENT_INDEPENDENT: &[(&str, &str)] = &[
     ("MPIR_CVAR_DEVICE_COLLECTIVES", "percoll"),
     ("MPIR_CVAR_ALLREDUCE_DEVICE_COLLECTIVE", "0"),
@@ -40,16 +41,27 @@ pub const PLACEMENT_INDEPENDENT: &[(&str, &str)] = &[
         "MPIR_CVAR_ISCAN_INTRA_ALGORITHM",
         "sched_recursive_doubling",
     ),
+    (intel_mpi::REPRODUCIBILITY, "2"),
 ];
 
 /// The process manager interface of a node's ranks.
 pub struct Server {
     protocol: Protocol,
     mpi: MpiLibrary,
+    intel_launcher: Option<IntelLauncher>,
     /// True if the job has been on several nodes.
     is_spread: AtomicBool,
-    /// Generations that have begun, and the directories in which their ranks share memory.
-    segments: Mutex<BTreeMap<GenerationName, PathBuf>>,
+    /// Generations that have begun.
+    begun: Mutex<BTreeMap<GenerationName, Begun>>,
+}
+
+/// A generation that has begun.
+#[derive(Clone)]
+struct Begun {
+    /// Directory in which its ranks share memory.
+    segments: PathBuf,
+    /// Number of its ranks on this node.
+    ranks: usize,
 }
 
 enum Protocol {
@@ -81,8 +93,9 @@ impl Server {
         let server = Server {
             protocol,
             mpi: settings.mpi.clone(),
+            intel_launcher: IntelLauncher::of(&settings.mpi),
             is_spread: AtomicBool::new(false),
-            segments: Mutex::default(),
+            begun: Mutex::default(),
         };
         Ok((server, events))
     }
@@ -95,15 +108,21 @@ impl Server {
     /// # Errors
     /// Errors of `PmixServer::begin`, `Pmi1Server::begin` and mkdir(2).
     pub fn begin(&self, generation: &Namespace, segments: &Path) -> Result<(), Error> {
+        let ranks = generation.ranks_here().count();
+        if let Some(launcher) = &self.intel_launcher {
+            launcher.request(ranks)?;
+        }
         match &self.protocol {
             Protocol::Pmix(server) => server.begin(generation)?,
             Protocol::Pmi1(server) => server.begin(generation)?,
         }
         let is_spread = generation.placement.hosts().len() > 1;
         self.is_spread.fetch_or(is_spread, Ordering::Relaxed);
-        self.segments
-            .lock()
-            .insert(generation.name.clone(), segments.to_owned());
+        let begun = Begun {
+            segments: segments.to_owned(),
+            ranks,
+        };
+        self.begun.lock().insert(generation.name.clone(), begun);
         let made = DirBuilder::new().mode(0o700).create(segments);
         let what = format!("the directory {}", segments.display());
         made.map_err(Error::system(what)).inspect_err(|_| {
@@ -118,11 +137,12 @@ impl Server {
     /// [`Error::UnknownGeneration`].
     pub fn identity(&self, generation: &GenerationName, rank: Rank) -> Result<Identity, Error> {
         let unknown = || Error::UnknownGeneration(generation.to_string());
-        let segments = self.segments.lock().get(generation).cloned();
+        let begun = self.begun.lock().get(generation).cloned();
+        let Begun { segments, ranks } = begun.ok_or_else(unknown)?;
         let mut identity = match &self.protocol {
             Protocol::Pmix(server) => Identity {
                 variables: server.environment(generation, rank)?,
-                defaults: self.defaults_of_open_mpi(segments.as_deref().ok_or_else(unknown)?),
+                defaults: self.defaults_of_open_mpi(&segments),
                 descriptor: None,
             },
             Protocol::Pmi1(server) => {
@@ -133,11 +153,13 @@ impl Server {
                         .map(|&(name, value)| (name.into(), value.into()));
                     identity.defaults.extend(set);
                 }
+                let launcher = self.intel_launcher.iter();
+                let reported = launcher.flat_map(|launcher| launcher.variables(ranks));
+                identity.variables.extend(reported);
                 identity
             }
         };
         // UCX is used with both protocols.
-        let segments = segments.ok_or_else(unknown)?;
         identity
             .defaults
             .push(("UCX_POSIX_DIR".into(), segments.into()));
@@ -202,9 +224,9 @@ impl Server {
             Protocol::Pmix(server) => server.end(generation)?,
             Protocol::Pmi1(server) => server.end(generation)?,
         }
-        let segments = self.segments.lock().remove(generation);
+        let begun = self.begun.lock().remove(generation);
         // The lock is not held, because the removal takes time.
-        if let Some(segments) = segments {
+        if let Some(Begun { segments, .. }) = begun {
             let _ = std::fs::remove_dir_all(segments);
         }
         Ok(())
@@ -213,8 +235,8 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let generations = std::mem::take(&mut *self.segments.lock());
-        for (name, segments) in generations {
+        let generations = std::mem::take(&mut *self.begun.lock());
+        for (name, Begun { segments, .. }) in generations {
             let _ = self.end(&name);
             let _ = std::fs::remove_dir_all(segments);
         }

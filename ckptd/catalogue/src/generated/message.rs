@@ -1036,6 +1036,18 @@ pub fn libraries_not_listed(program: impl Display, why: impl Display) -> impl Di
     })
 }
 
+pub fn intel_launcher_failed(launcher: impl Display, why: impl Display) -> impl Display {
+    from_fn(move |out| {
+        write!(
+            out,
+            "Intel MPI's launcher {launcher} does not report the processor and the \
+             placement of ranks: {why}; the job cannot start, since sums could be added \
+             up in another order than under that launcher; try `{launcher} -n 1 true`, \
+             or set I_MPI_CBWR=2 [intel-launcher-failed]"
+        )
+    })
+}
+
 pub fn libpmix_not_usable(error: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(

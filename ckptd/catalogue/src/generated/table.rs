@@ -1134,6 +1134,19 @@ pub static CATALOGUE: &[Message] = &[
         level: None,
     },
     Message {
+        identifier: "intel-launcher-failed",
+        text: "Intel MPI's launcher {launcher} does not report the processor and the placement \
+         of ranks: {why}; the job cannot start, since sums could be added up in another \
+         order than under that launcher; try `{launcher} -n 1 true`, or set I_MPI_CBWR=2",
+        cause: "Intel MPI chooses the order of sums by what its launcher reports, which the \
+         node manager asks for at the start",
+        remedy: "repair what prevents the launcher from starting a process on this node, or set \
+         `I_MPI_CBWR=2`, with which sums depend neither on the processor nor on the \
+         placement",
+        status: None,
+        level: None,
+    },
+    Message {
         identifier: "libpmix-not-usable",
         text: "libpmix cannot be used: {error}; repair that installation of Open MPI, or load \
          its module",
