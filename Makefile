@@ -17,7 +17,7 @@ IN_ENV = . ./.env/env.sh;
 # for all targets.
 TEST = $(IN_ENV) $(CARGO) test --profile checks --workspace
 
-.PHONY: help setup env build install notices uninstall deb deb-tree man links docs examples generate test quick test-all sweep soak fuzz gpu-check lint audit nightly demo picture conformance bench bench-argtrig bench-collide bench-journal bench-memory bench-scaling bench-supersteps lammps libraries slurm python fortran distributions clean
+.PHONY: help setup env build install notices uninstall deb deb-tree man links docs examples generate test quick test-all sweep soak fuzz gpu-check lint audit nightly demo picture conformance bench bench-argtrig bench-collide bench-journal bench-memory bench-scaling bench-supersteps lammps libraries slurm python intelmpi fortran distributions clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -274,6 +274,9 @@ slurm: ## unpack Slurm, under which some tests start jobs, into .env
 
 python: ## install mpi4py, numpy and a LAMMPS with threads, which some tests use, into .env
 	@packaging/python.sh
+
+intelmpi: ## install Intel MPI, with which some variants of the tests run, from the vendor's Python packages into .env (130 MB)
+	@packaging/intelmpi.sh
 
 # Debian's suites in which `make sweep` runs programs.
 SUITES ?= trixie sid

@@ -17,7 +17,8 @@
 //!   [`plain_commands`]: commands outside of mpirun; [`verdicts`]: many runs, one verdict;
 //! - [`reduced_replicas`]: replicas without static data; [`hang`]: diagnosis of a job that does not
 //!   end;
-//! - [`open_mpi_4`]: the distribution's Open MPI, and Fortran programs;
+//! - [`open_mpi_4`]: the distribution's Open MPI, and Fortran programs; [`intel_programs`]: those
+//!   of Intel MPI;
 //! - [`root_file_system`]: other distributions;
 //! - [`library_programs`]: programs of the distribution's libraries;
 //! - [`test_names`]: tests that documents name;
@@ -39,6 +40,7 @@ pub mod command;
 mod comparisons;
 pub mod daemon_process;
 pub mod hang;
+pub mod intel_programs;
 pub mod job;
 mod job_directory;
 pub mod kill;

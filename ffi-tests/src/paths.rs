@@ -176,6 +176,11 @@ pub fn mpich() -> PathBuf {
     workspace().join(".env/mpich/bin")
 }
 
+/// Directory of Intel MPI.
+pub fn intel_mpi() -> PathBuf {
+    workspace().join(".env/intelmpi")
+}
+
 /// Builds a test program with MPICH's compiler.
 ///
 /// Returns `None`, and prints the reason, if `make setup` could not install MPICH.
@@ -283,7 +288,7 @@ fn compiled_by_mpich(compiler: &str, source: &Path) -> Option<PathBuf> {
     has_mpich().then(|| compiled_by(&mpich().join(compiler), source))
 }
 
-fn compiled_by(compiler: &Path, source: &Path) -> PathBuf {
+pub(crate) fn compiled_by(compiler: &Path, source: &Path) -> PathBuf {
     let [name, with] = [source.file_stem(), compiler.file_name()]
         .map(|name| name.expect("a file has a name").display().to_string());
     let compile = |directory: &Path| {
@@ -293,6 +298,8 @@ fn compiled_by(compiler: &Path, source: &Path) -> PathBuf {
             .arg("-o")
             .args([&directory.join(&name), source])
             .arg("-lm")
+            // Intel MPI's script finds its files by this variable only; others ignore it.
+            .env("I_MPI_ROOT", intel_mpi())
             .status();
         assert!(
             status.expect("the compiler can be executed").success(),

@@ -19,6 +19,8 @@ pub enum Requirement {
     Distributions,
     /// Fortran, and the distribution's Open MPI (`make fortran`).
     Fortran,
+    /// Intel MPI (`make intelmpi`).
+    IntelMpi,
     /// LAMMPS (`make lammps`).
     Lammps,
     /// A launcher for which the test makes sense (`FFI_TESTS_LAUNCHER`).
@@ -40,11 +42,12 @@ pub enum Requirement {
 }
 
 impl Requirement {
-    const ALL: [Requirement; 13] = [
+    const ALL: [Requirement; 14] = [
         Requirement::ControlGroups,
         Requirement::DebianMpich,
         Requirement::Distributions,
         Requirement::Fortran,
+        Requirement::IntelMpi,
         Requirement::Lammps,
         Requirement::Launcher,
         Requirement::Libraries,
@@ -63,6 +66,7 @@ impl Requirement {
             Requirement::DebianMpich => "debian-mpich",
             Requirement::Distributions => "distributions",
             Requirement::Fortran => "fortran",
+            Requirement::IntelMpi => "intelmpi",
             Requirement::Lammps => "lammps",
             Requirement::Launcher => "launcher",
             Requirement::Libraries => "libraries",

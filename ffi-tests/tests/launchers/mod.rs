@@ -3,6 +3,7 @@
 mod batch;
 mod debian_mpich;
 mod guardian;
+mod intel_mpi;
 mod mpich;
 mod older;
 mod process_manager;
