@@ -55,7 +55,7 @@ fn no_mpirun_or_that_of_mpich_is_no_failure() {
         assert!(text.contains("no mpirun is needed"), "{text}");
         assert!(text.ends_with("Protected jobs can run here.\n"), "{text}");
         if path == mpich {
-            assert!(text.contains("/libmpi.so.12)"), "{text}");
+            assert!(text.contains("/libmpi.so.12 (MPICH 5.0.2))"), "{text}");
         }
     }
 }

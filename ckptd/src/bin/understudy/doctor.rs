@@ -7,6 +7,7 @@ mod granted;
 mod hosts;
 mod kernel;
 mod libraries;
+mod mpi_version;
 mod probe;
 mod process_starter;
 mod trial;
@@ -60,6 +61,9 @@ pub struct Arguments {
     /// Initialise and finalise this MPI library (the program of the job that the doctor starts).
     #[arg(long, hide = true, value_name = "FILE")]
     initialise_mpi: Option<PathBuf>,
+    /// Print the version of this MPI library (for the doctor itself).
+    #[arg(long, hide = true, value_name = "FILE")]
+    mpi_version: Option<PathBuf>,
     /// Program to run under protection for a while, to estimate the memory that it needs.
     #[arg(trailing_var_arg = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
@@ -133,6 +137,9 @@ impl Arguments {
     pub fn run(self) -> Outcome {
         if let Some(library) = &self.initialise_mpi {
             return trial::initialise_mpi(library);
+        }
+        if let Some(library) = &self.mpi_version {
+            return mpi_version::print_version(library);
         }
         if self.local {
             print(serde_json::to_string(&hosts::Node::this(self.library.as_deref()))? + "\n")?;

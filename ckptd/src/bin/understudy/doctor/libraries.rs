@@ -1,6 +1,6 @@
 //! Checks of the program's own libraries, some of which cannot be protected.
 
-use super::Check;
+use super::{Check, mpi_version};
 use crate::run::program;
 use std::ffi::OsStr;
 use std::path::Path;
@@ -22,7 +22,7 @@ pub fn check(name: &OsStr) -> Vec<Check> {
         return Vec::new();
     };
     match loaded(&path) {
-        Some(listing) => judge(&listing),
+        Some(listing) => judge(&listing, mpi_version::describe),
         None => Vec::new(),
     }
 }
@@ -48,7 +48,8 @@ fn loaded(path: &Path) -> Option<String> {
     Some(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-fn judge(listing: &str) -> Vec<Check> {
+/// Judges a listing; `describe` describes an MPI library.
+fn judge(listing: &str, describe: impl Fn(&Path) -> String) -> Vec<Check> {
     let names: Vec<&str> = listing
         .lines()
         .filter_map(|line| line.split_whitespace().next())
@@ -70,6 +71,11 @@ fn judge(listing: &str) -> Vec<Check> {
     }
     if !names.iter().any(|name| MpiKind::of(name).is_some()) {
         checks.push(match first(&["libmpi", "libmsmpi"]) {
+            Some(cray) if is_of_cray(cray) => Check::failure(
+                NAME,
+                format!("{cray} is Cray MPICH, which gets the ranks from Cray's process manager"),
+                "build the program with the mpicc of Open MPI or MPICH",
+            ),
             Some(other) => Check::failure(
                 NAME,
                 format!("{other} is another MPI than Open MPI and MPICH"),
@@ -85,10 +91,20 @@ fn judge(listing: &str) -> Vec<Check> {
     }
     if checks.is_empty() {
         let mpi = listing.lines().find_map(mpi_library).unwrap_or_default();
+        let mpi = describe(Path::new(mpi));
         let finding = format!("it can be protected; its MPI library is {mpi}");
         checks.push(Check::ok(NAME, finding));
     }
     checks
+}
+
+/// Returns true for the names of Cray MPICH.
+///
+/// The names are `libmpi_` and a compiler, perhaps with the compiler's version.
+fn is_of_cray(name: &str) -> bool {
+    let compilers = ["cray", "gnu", "nvidia", "amd", "aocc", "intel"];
+    let rest = name.strip_prefix("libmpi_");
+    rest.is_some_and(|rest| compilers.iter().any(|compiler| rest.starts_with(compiler)))
 }
 
 /// Returns the file of an MPI library in a line of the loader.
@@ -104,7 +120,7 @@ mod tests {
     use super::*;
 
     fn graded(listing: &str) -> Vec<(Grade, String)> {
-        judge(listing)
+        judge(listing, |path| path.display().to_string())
             .into_iter()
             .map(|check| (check.grade, check.finding))
             .collect()
@@ -134,6 +150,11 @@ mod tests {
         assert!(
             other.0 == Grade::Failure && other.1.contains("another MPI"),
             "{other:?}"
+        );
+        let cray = &graded("\tlibmpi_gnu_91.so.12 => /opt/cray/libmpi_gnu_91.so.12 (0x7f)\n")[0];
+        assert!(
+            cray.0 == Grade::Failure && cray.1.contains("libmpi_gnu_91.so.12 is Cray MPICH"),
+            "{cray:?}"
         );
         let none = &graded("\tlibc.so.6 => /lib/libc.so.6 (0x7f)\n")[0];
         assert!(

@@ -1,7 +1,7 @@
 //! A short run of the user's program, to estimate its memory under protection.
 
 use super::checks::available_memory;
-use super::{Arguments, Check};
+use super::{Arguments, Check, mpi_version};
 use crate::outcome::Failure;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
@@ -155,7 +155,8 @@ pub fn run(arguments: &Arguments) -> Result<(Check, Option<Memory>), Failure> {
     if let Some(check) = trial(is_protected, state.is_some(), ended, arguments.seconds) {
         return Ok((check, None));
     }
-    let with_library = library.map_or_else(String::new, |file| format!(" with {file}"));
+    let described = library.map(|file| mpi_version::describe(file.as_ref()));
+    let with_library = described.map_or_else(String::new, |mpi| format!(" with {mpi}"));
     if largest == 0 || spare == 0 {
         let why = match was_long {
             true => "no worker and no spare run on this node, so their memory is not known",

@@ -4,7 +4,7 @@
 //! into its namespace.
 #![allow(unsafe_code)]
 
-use super::{Arguments, Check, probe};
+use super::{Arguments, Check, mpi_version, probe};
 use crate::outcome::{Failure, Outcome, verdict};
 use crate::{mpi, product_files};
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
@@ -64,7 +64,11 @@ pub fn run(arguments: &Arguments) -> Result<Check, Failure> {
     let state = Live::new(events.path()).poll()?.cloned();
     let has_checkpoint = state.is_some_and(|state| state.checkpoint.is_some());
     let check = judge(status, &std::fs::read(&messages)?, has_checkpoint);
-    let finding = format!("{} (with {})", check.finding, mpi.library.display());
+    let finding = format!(
+        "{} (with {})",
+        check.finding,
+        mpi_version::describe(&mpi.library)
+    );
     Ok(Check { finding, ..check })
 }
 
