@@ -5,6 +5,7 @@ mod debian_mpich;
 mod guardian;
 mod intel_mpi;
 mod mpich;
+mod mpich_vendors;
 mod older;
 mod process_manager;
 mod reinit;

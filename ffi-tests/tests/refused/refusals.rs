@@ -214,20 +214,24 @@ fn a_container_that_forbids_personality_is_refused() {
     assert_refused(change, (4, 1), &["personality", "seccomp", "setarch -R"]);
 }
 
-/// Programs of other MPI libraries, such as Cray's; a library with the name is sufficient.
+/// Programs of another MPI library; a library with the name is sufficient.
 #[test]
 fn a_program_of_another_mpi_library_is_not_protected() {
-    let sonames = [
-        "libmpi_cray.so.12",
-        "libmpi_gnu_91.so.12",
+    assert_refused_library(
         "libmpi_ibm.so.3",
-    ];
+        &["[unknown-mpi-library]", "libmpi.so.12"],
+    );
+}
+
+#[test]
+fn a_program_of_cray_mpich_is_refused_by_name() {
+    let sonames = ["libmpi_gnu_91.so.12", "libmpi_cray.so.12"];
     for soname in variants(sonames, 1) {
-        assert_another_library_is_refused(soname);
+        assert_refused_library(soname, &["[cray-mpi-library]", soname, "Cray MPICH"]);
     }
 }
 
-fn assert_another_library_is_refused(soname: &str) {
+fn assert_refused_library(soname: &str, words: &[&str]) {
     let directory = tempfile::tempdir().expect("there is room");
     let place = |name: &str| directory.path().join(name);
     let compile = |arguments: &[&std::ffi::OsStr], code: &str| {
@@ -268,16 +272,15 @@ fn assert_another_library_is_refused(soname: &str) {
             .spares(1)
             .env("UNDERSTUDY_REQUIRE", require)
     };
-    let words = ["[unknown-mpi-library]", "libmpi.so.12"];
     if paths::launcher() != Launcher::Ckptd {
         let unprotected = job("0").run();
         unprotected.assert_success();
-        unprotected.assert_single_line(&words);
+        unprotected.assert_single_line(words);
         unprotected.check(unprotected.stdout == b"over\nover\n", "another output");
     }
     let stopped = job("1").run();
     assert_stopped(&stopped);
-    stopped.assert_single_line(&words);
+    stopped.assert_single_line(words);
 }
 
 #[test]

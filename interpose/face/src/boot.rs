@@ -105,7 +105,10 @@ pub unsafe fn start(argc: c_int, argv: *const *const c_char, envp: *mut *const c
             program.run_unprotected(None);
         }
         if uses_other_mpi {
-            program.refuse(None, &message::UNKNOWN_MPI_LIBRARY);
+            match link::objects().find_map(link::cray_name) {
+                Some(name) => program.refuse(None, &message::cray_mpi_library(Text(name))),
+                None => program.refuse(None, &message::UNKNOWN_MPI_LIBRARY),
+            }
         }
         run_first_execution(&program)
     }

@@ -37,12 +37,18 @@ const PRELOAD_LIBRARIES: [(&[u8], &[u8]); 4] = [
     (b"/libunderstudy_standard.so", b"libmpi_abi.so.1"),
 ];
 
-/// Prefixes of the names of MPI libraries; no preload library replaces Cray's.
-const MPI_LIBRARY_PREFIXES: [&[u8]; 4] = [
-    b"libmpi.so",
-    b"libmpi_abi.so",
-    b"libmpich.so",
-    b"libmpi_cray.so",
+/// Prefixes of the names of MPI libraries that preload libraries can replace.
+const MPI_LIBRARY_PREFIXES: [&[u8]; 3] = [b"libmpi.so", b"libmpi_abi.so", b"libmpich.so"];
+/// Prefixes of the names of Cray MPICH, one for each compiler.
+///
+/// No preload library replaces Cray MPICH. Compilers have numbers, as in `libmpi_gnu_91.so.12`.
+const CRAY_PREFIXES: [&[u8]; 6] = [
+    b"libmpi_cray",
+    b"libmpi_gnu",
+    b"libmpi_nvidia",
+    b"libmpi_amd",
+    b"libmpi_aocc",
+    b"libmpi_intel",
 ];
 
 unsafe extern "C" {
@@ -100,13 +106,20 @@ pub fn needs_fortran_bindings(object: &LinkMap) -> bool {
         .any(|name| bindings.iter().any(|binding| name.starts_with(binding)))
 }
 
+/// Returns the soname of an object if it is that of Cray MPICH.
+pub fn cray_name(object: &LinkMap) -> Option<&'static [u8]> {
+    let is_cray = |name: &&[u8]| CRAY_PREFIXES.iter().any(|start| name.starts_with(start));
+    object.strings(Dynamic::SONAME).find(is_cray)
+}
+
 /// Returns true if an object is an MPI library, by its soname.
 pub fn is_mpi(object: &LinkMap) -> bool {
-    object.strings(Dynamic::SONAME).any(|name| {
+    let is_known = |name: &[u8]| {
         MPI_LIBRARY_PREFIXES
             .iter()
             .any(|start| name.starts_with(start))
-    })
+    };
+    object.strings(Dynamic::SONAME).any(is_known) || cray_name(object).is_some()
 }
 
 /// Returns the file name of the preload library that replaces an MPI library.

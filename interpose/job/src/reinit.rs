@@ -22,6 +22,7 @@ pub use manager_messages::{
     report_rolled_back, report_running, report_spawn, request_checkpoint, request_spares,
     set_chooser, spare_deaths, take_store,
 };
+use understudy_catalogue::message;
 use understudy_mpi as mpi;
 use understudy_mpi::real_types::RealComm;
 use understudy_numbers::{Generation, ProcessNumber, Rank};
@@ -326,6 +327,14 @@ fn enter(rt: &Runtime, begin: InstanceIdentity) -> Option<c_int> {
     // its job, and succeeds. The size and the rank are therefore compared.
     if rc == SUCCESS && (world.size(), world.rank()) == (Ok(begin.place.0), Ok(begin.place.1)) {
         return Some(provided);
+    }
+    // Every process prints, since the first one to report ends this instance for the others. Later
+    // starts would fail for the same reason.
+    if rc == SUCCESS && begin.generation == Generation(0) {
+        let library = library::version().0.lines().next().unwrap_or_default();
+        let found = world.size().unwrap_or_default();
+        let expected = begin.place.0;
+        system_calls::print_message(message::mpi_world_differs(library, found, expected));
     }
     report_failed(rt);
     None

@@ -409,6 +409,30 @@ pub const UNKNOWN_MPI_LIBRARY: &str =
      libmpi.so.12, libmpich.so.12 and libmpi_abi.so.1 (MPICH); link the program with one \
      of these [unknown-mpi-library]";
 
+pub fn cray_mpi_library(library: impl Display) -> impl Display {
+    from_fn(move |out| {
+        write!(
+            out,
+            "the program's MPI library {library} is Cray MPICH, which is not supported, \
+             because it gets the ranks from Cray's process manager only; build the \
+             program with the mpicc of Open MPI or MPICH [cray-mpi-library]"
+        )
+    })
+}
+
+pub fn mpi_world_differs(library: impl Display, found: impl Display, expected: impl Display) -> impl Display {
+    from_fn(move |out| {
+        write!(
+            out,
+            "{library} finds {found} process(es) instead of {expected}: it does not get \
+             the ranks from understudy's process manager (PMI-1 for MPICH and its ABI, \
+             PMIx for Open MPI), and the job cannot start; use a library that is \
+             configured for it (MPICH: --with-pmi=default; not Cray's) \
+             [mpi-world-differs]"
+        )
+    })
+}
+
 pub fn mpi_version_unsupported(version: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(

@@ -499,6 +499,30 @@ pub static CATALOGUE: &[Message] = &[
         level: None,
     },
     Message {
+        identifier: "cray-mpi-library",
+        text: "the program's MPI library {library} is Cray MPICH, which is not supported, \
+         because it gets the ranks from Cray's process manager only; build the program \
+         with the mpicc of Open MPI or MPICH",
+        cause: "Cray's compilers link programs with Cray MPICH; its names are \
+         `libmpi_cray.so.12`, `libmpi_gnu_91.so.12` and others",
+        remedy: "build the program with the mpicc of Open MPI or MPICH",
+        status: None,
+        level: None,
+    },
+    Message {
+        identifier: "mpi-world-differs",
+        text: "{library} finds {found} process(es) instead of {expected}: it does not get the \
+         ranks from understudy's process manager (PMI-1 for MPICH and its ABI, PMIx for \
+         Open MPI), and the job cannot start; use a library that is configured for it \
+         (MPICH: --with-pmi=default; not Cray's)",
+        cause: "the library was built for another process manager only: Cray MPICH behind \
+         `libmpi.so.12` (cray-mpich-abi), or MPICH or MVAPICH with `--with-pm=slurm` or \
+         `--with-pmi=pmix`",
+        remedy: "use an MPICH that is built with its own process manager, or Open MPI",
+        status: None,
+        level: None,
+    },
+    Message {
         identifier: "mpi-version-unsupported",
         text: "the program's MPI library is \"{version}\"; only Open MPI 4.1 or later, MPICH, \
          and libraries of the standard ABI are supported",
