@@ -51,7 +51,10 @@ fn a_batch_job_of_no_kill_survives_a_node_that_is_cut_off() {
         return;
     }
     let job = job().in_allocation(Allocation::batch(&["--nodes=3", "--no-kill"]), &[]);
-    let outcome = job.cut_off_host(Trigger::Lines(15), SECOND_NODE).run();
+    let outcome = job
+        .env("UNDERSTUDY_NODE_TIMEOUT", "5s")
+        .cut_off_host(Trigger::Lines(15), SECOND_NODE)
+        .run();
     assert_recovered(&outcome, &[2, 3]);
 }
 

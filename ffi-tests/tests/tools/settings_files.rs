@@ -31,12 +31,12 @@ fn heat() -> Job {
     Job::new(paths::example("heat2d"), &["60", "60", "400"]).workers(2)
 }
 
-/// The file makes checkpoints frequent, and kills a worker.
+/// The file kills a worker.
 #[test]
 fn a_job_of_mpirun_reads_the_file() {
     let fault = fault_at_commit(1, 3);
-    let home = home_with(&format!("# mine\ninterval = 40calls\nfault = {fault}\n"));
-    let outcome = reads(heat(), &home).run();
+    let home = home_with(&format!("# mine\nfault = {fault}\n"));
+    let outcome = reads(heat().interval("40calls"), &home).run();
     outcome.assert_success();
     outcome.assert_taken_over(&[1]);
     outcome.check(outcome.stdout == native(heat()).stdout, "equal output");

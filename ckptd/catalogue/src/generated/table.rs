@@ -1285,8 +1285,8 @@ pub static CATALOGUE: &[Message] = &[
         text: "Slurm ends a job {seconds} s after one of its nodes has failed (SlurmdTimeout), \
          perhaps before understudy has taken the node out of the allocation; submit the \
          job with --no-kill",
-        cause: "`SlurmdTimeout` of the site is shorter than 75 s",
-        remedy: "submit the job with `--no-kill`",
+        cause: "`SlurmdTimeout` of the site is shorter than UNDERSTUDY_NODE_TIMEOUT plus 15 s",
+        remedy: "submit the job with `--no-kill`, or shorten `--node-timeout`",
         status: None,
         level: None,
     },

@@ -2,15 +2,14 @@
 
 mod switches;
 
+use std::time::Duration;
 pub use switches::{DOMAIN, Switches};
 use understudy_catalogue::message;
 use understudy_launch::starter::{BatchSystem, SlurmJob};
 use understudy_settings::{Config, Restart};
 
-/// Time within which a lost node is taken out of an allocation, with a margin.
-///
-/// A silent node may be waited for during one minute.
-const RELEASE_TIME_S: u32 = 75;
+/// Time within which a node that counts as lost is taken out of an allocation, with a margin.
+const RELEASE_TIME: Duration = Duration::from_secs(15);
 
 /// Returns the properties of this batch job that would end it, each with its remedy.
 ///
@@ -21,7 +20,7 @@ pub fn hazards(is_several: bool, switches: Option<&Switches>, config: &Config) -
     }
     let continues = config.disk.is_some() && config.restart == Restart::Auto;
     let mut hazards = match SlurmJob::own() {
-        Ok(job) => hazards_of(&job, continues),
+        Ok(job) => hazards_of(&job, continues, config.node_timeout + RELEASE_TIME),
         Err(why) => vec![message::slurm_not_answering(why).to_string()],
     };
     hazards.extend(switches.and_then(Switches::hazard));
@@ -30,9 +29,11 @@ pub fn hazards(is_several: bool, switches: Option<&Switches>, config: &Config) -
 
 /// Returns the hazards of a job.
 ///
-/// `continues` is true if the next start of the job continues from disk.
-fn hazards_of(job: &SlurmJob, continues: bool) -> Vec<String> {
-    let timeout = job.node_timeout_s.filter(|&time| time < RELEASE_TIME_S);
+/// `continues` is true if the next start of the job continues from disk. A node leaves the
+/// allocation `release` after its last sign of life.
+fn hazards_of(job: &SlurmJob, continues: bool, release: Duration) -> Vec<String> {
+    let is_short = |time: &u32| Duration::from_secs((*time).into()) < release;
+    let timeout = job.node_timeout_s.filter(is_short);
     let first_host = job.batch_host.as_ref();
     let first_host = first_host.filter(|_| !(job.is_requeued && continues));
     let timeout = timeout.map(|time| message::short_slurm_timeout(time).to_string());
@@ -44,6 +45,10 @@ fn hazards_of(job: &SlurmJob, continues: bool) -> Vec<String> {
 mod tests {
     use super::*;
 
+    fn hazards(job: &SlurmJob, continues: bool) -> Vec<String> {
+        hazards_of(job, continues, Duration::from_secs(75))
+    }
+
     #[test]
     fn only_jobs_that_would_end_have_hazards() {
         let good = SlurmJob {
@@ -51,20 +56,20 @@ mod tests {
             is_requeued: true,
             node_timeout_s: Some(300),
         };
-        assert!(hazards_of(&good, true).is_empty());
-        assert!(hazards_of(&SlurmJob::default(), false).is_empty());
-        let first_host = hazards_of(&good, false);
+        assert!(hazards(&good, true).is_empty());
+        assert!(hazards(&SlurmJob::default(), false).is_empty());
+        let first_host = hazards(&good, false);
         assert!(first_host.len() == 1 && first_host[0].contains("n1"));
         let not_requeued = SlurmJob {
             is_requeued: false,
             ..good.clone()
         };
-        assert_eq!(hazards_of(&not_requeued, true), first_host);
+        assert_eq!(hazards(&not_requeued, true), first_host);
         let soon = SlurmJob {
             node_timeout_s: Some(10),
             ..good
         };
-        let hazards = hazards_of(&soon, true);
+        let hazards = hazards(&soon, true);
         assert!(hazards.len() == 1 && hazards[0].contains("SlurmdTimeout"));
     }
 }
