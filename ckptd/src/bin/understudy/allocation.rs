@@ -8,7 +8,7 @@ use understudy_catalogue::message;
 use understudy_launch::starter::{BatchSystem, SlurmJob};
 use understudy_settings::{Config, Restart};
 
-/// Time within which a node that counts as lost is taken out of an allocation, with a margin.
+/// Time within which a lost node is taken out of an allocation.
 const RELEASE_TIME: Duration = Duration::from_secs(15);
 
 /// Returns the properties of this batch job that would end it, each with its remedy.
