@@ -335,6 +335,7 @@ fn enter(rt: &Runtime, begin: InstanceIdentity) -> Option<c_int> {
         let found = world.size().unwrap_or_default();
         let expected = begin.place.0;
         system_calls::print_message(message::mpi_world_differs(library, found, expected));
+        library_preload::remove_segments(std::process::id() as i32);
     }
     report_failed(rt);
     None

@@ -97,11 +97,11 @@ impl Drop for Scratch {
 
 /// Removes shared memory that MPICH (4.2 and later) leaves behind, named by the process number.
 ///
-/// The memory is for other processes of the child's world, which has no other process.
-fn remove_segments(child: libc::pid_t) {
+/// The memory is for other processes of the process's world, which has no other process.
+pub fn remove_segments(process: libc::pid_t) {
     for start in ["mpich_shm", "mpich_vci"] {
         let _ = std::fs::remove_file(format!(
-            "{}/{start}_{child:x}_0",
+            "{}/{start}_{process:x}_0",
             understudy_formats::private_directories::SHARED_MEMORY_DIRECTORY
         ));
     }
