@@ -43,7 +43,7 @@ PLACED  := sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@VERSION@|$(VERSION)|g'
 install: ## install what `make build` has built: PREFIX=/usr/local DESTDIR=
 	@test -x '$(RELEASE)/ckptd' || { echo "$(RELEASE) has nothing to install; run make build first" >&2; exit 1; }
 	install -d '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(PREFIX)/include' '$(DESTDIR)$(PREFIX)/lib/understudy' '$(DESTDIR)$(PREFIX)/lib/systemd/user' \
-	    '$(DESTDIR)$(PREFIX)/libexec/understudy/agents' \
+	    '$(DESTDIR)$(PREFIX)/libexec/understudy/agents' '$(DESTDIR)$(PREFIX)/share/understudy' \
 	    '$(DESTDIR)$(PREFIX)/share/man/man1' '$(DESTDIR)$(PREFIX)/share/modulefiles/understudy' \
 	    '$(DESTDIR)$(PREFIX)/share/bash-completion/completions' '$(DESTDIR)$(PREFIX)/share/zsh/site-functions' \
 	    '$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d' '$(DESTDIR)$(PREFIX)/share/doc/understudy'
@@ -58,6 +58,7 @@ install: ## install what `make build` has built: PREFIX=/usr/local DESTDIR=
 	$(PLACED) packaging/ckptd.service > '$(DESTDIR)$(PREFIX)/lib/systemd/user/ckptd.service'
 	$(PLACED) packaging/modulefile > '$(DESTDIR)$(PREFIX)/share/modulefiles/understudy/$(VERSION)'
 	install -m 755 packaging/agents/* '$(DESTDIR)$(PREFIX)/libexec/understudy/agents'
+	install -m 644 packaging/spank_understudy.c '$(DESTDIR)$(PREFIX)/share/understudy'
 	'$(RELEASE)/understudy' man '$(DESTDIR)$(PREFIX)/share/man/man1'
 	'$(RELEASE)/ckptd' man '$(DESTDIR)$(PREFIX)/share/man/man1'
 	'$(RELEASE)/understudy' completions bash > '$(DESTDIR)$(PREFIX)/share/bash-completion/completions/understudy'
@@ -76,7 +77,7 @@ uninstall: ## remove what `make install` has installed: PREFIX=/usr/local DESTDI
 	    share/man/man1/understudy.1 share/man/man1/understudy-*.1 share/man/man1/ckptd.1 share/man/man1/ckptd-*.1 \
 	    share/bash-completion/completions/understudy share/zsh/site-functions/_understudy \
 	    share/fish/vendor_completions.d/understudy.fish
-	cd '$(DESTDIR)$(PREFIX)' && rm -rf lib/understudy libexec/understudy share/modulefiles/understudy share/doc/understudy
+	cd '$(DESTDIR)$(PREFIX)' && rm -rf lib/understudy libexec/understudy share/understudy share/modulefiles/understudy share/doc/understudy
 
 # Tools that cargo installs, in this directory only. Each takes a few minutes, once.
 TOOLS := $(CURDIR)/build/tools

@@ -12,11 +12,11 @@ fail() {
     exit 1
 }
 
-[[ -x $place/usr/bin/srun ]] && exit 0
+[[ -x $place/usr/bin/srun && -f $place/usr/include/slurm/spank.h ]] && exit 0
 command -v apt-get >/dev/null 2>&1 && command -v dpkg >/dev/null 2>&1 ||
     fail "this system has no apt-get and dpkg." "run the tests without Slurm: they say that they are skipped."
 wanted() {
-    apt-get install --simulate --no-install-recommends slurmctld slurmd slurm-client </dev/null 2>/dev/null |
+    apt-get install --simulate --no-install-recommends slurmctld slurmd slurm-client libslurm-dev </dev/null 2>/dev/null |
         sed -n 's/^Inst \([^ ]*\).*/\1/p'
 }
 if [[ -z $(wanted) && $(id -u) == 0 ]]; then

@@ -205,6 +205,20 @@ impl Slurm {
         self.directory.path().join("slurm.conf")
     }
 
+    /// Loads a plug-in (spank(7)), by a line of plugstack.conf.
+    ///
+    /// # Panics
+    /// Panics if the file cannot be written.
+    pub fn load_plugin(&self, line: &str) {
+        let file = self.configuration().with_file_name("plugstack.conf");
+        std::fs::write(file, line).expect("the directory is writable");
+    }
+
+    /// Returns the directory of Slurm's headers.
+    pub fn headers() -> PathBuf {
+        tree().join("usr/include")
+    }
+
     /// Returns the options for jobs with this process manager.
     pub fn srun(&self, mpi: &'static str) -> Srun {
         Srun {

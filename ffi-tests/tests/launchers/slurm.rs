@@ -4,7 +4,10 @@ use ffi_tests::namespace_hosts::Hosts;
 use ffi_tests::native_runs::native;
 use ffi_tests::programs::{self, heat2d};
 use ffi_tests::slurm_installation::Slurm;
-use ffi_tests::{Job, Kill, KillScope, Outcome, Trigger, paths, plain_commands, variants};
+use ffi_tests::{
+    Job, Kill, KillScope, Outcome, Trigger, fault_at_commit, paths, plain_commands, variants,
+};
+use std::process::{Command, Output, Stdio};
 
 fn job(slurm: &Slurm, mpi: &'static str) -> Job {
     heat2d().job().launched_by_srun(slurm.srun(mpi))
@@ -81,5 +84,58 @@ fn ranks_on_several_nodes_are_bypassed_with_one_message() {
             && own[0].contains("ranks on several nodes")
             && own[0].contains("runs unprotected"),
         "{text}"
+    );
+}
+
+/// Runs three tasks, of which one is a spare, with an option of the plug-in.
+fn srun_with_plugin(slurm: &Slurm, option: &str) -> Output {
+    let heat = paths::example("heat2d");
+    slurm
+        .srun("none")
+        .command(3, None)
+        .arg(option)
+        .arg(heat)
+        .args(["60", "60", "400"])
+        .stdin(Stdio::null())
+        .output()
+        .expect("srun starts")
+}
+
+/// The site's plug-in protects tasks by an option of srun.
+#[test]
+fn a_plugin_of_slurm_protects_tasks() {
+    let Some(slurm) = Slurm::start() else { return };
+    let work = tempfile::tempdir().expect("there is room for temporary files");
+    let plugin = work.path().join("spank_understudy.so");
+    let compiled = Command::new("gcc")
+        .args(["-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-I"])
+        .arg(Slurm::headers())
+        .arg("-o")
+        .arg(&plugin)
+        .arg(paths::workspace().join("packaging/spank_understudy.c"))
+        .status();
+    assert!(compiled.expect("gcc is there").success());
+    let library = paths::product("libunderstudy.so");
+    slurm.load_plugin(&format!(
+        "required {} library={}\n",
+        plugin.display(),
+        library.display()
+    ));
+    let fault = fault_at_commit(1, 3);
+    let output = srun_with_plugin(
+        &slurm,
+        &format!("--understudy=interval:40calls,fault:{fault}"),
+    );
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    assert!(errors.contains("[recovered]"), "{errors}");
+    let job = Job::new(paths::example("heat2d"), &["60", "60", "400"]).workers(2);
+    assert!(output.stdout == native(job).stdout, "{errors}");
+
+    let output = srun_with_plugin(&slurm, "--understudy=interval");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        !output.status.success() && errors.contains("not NAME:VALUE"),
+        "{errors}"
     );
 }
