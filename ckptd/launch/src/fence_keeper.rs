@@ -19,18 +19,7 @@ use std::mem::zeroed;
 use std::path::Path;
 use std::ptr::null_mut;
 use std::time::Duration;
-
-/// Signals that a batch system or a terminal may send to all processes.
-///
-/// Ranks and guardians handle them; the keeper must not end the node.
-const IGNORED_SIGNALS: [libc::c_int; 6] = [
-    libc::SIGHUP,
-    libc::SIGINT,
-    libc::SIGQUIT,
-    libc::SIGTERM,
-    libc::SIGUSR1,
-    libc::SIGUSR2,
-];
+use understudy_wire::line::REPEATED_SIGNALS;
 
 /// Length of a message to the keeper: nanoseconds, by CLOCK_BOOTTIME.
 pub const MESSAGE_BYTES: usize = 8;
@@ -49,7 +38,9 @@ pub fn encode_deadline(deadline: Duration) -> [u8; MESSAGE_BYTES] {
 /// # Errors
 /// Errors of the timer, the FIFO and the pipes.
 pub fn keep_fence(directory: &Path) -> Result<i32, Error> {
-    for signal in IGNORED_SIGNALS {
+    // A batch system or a terminal may send these signals to all processes. Ranks and guardians
+    // handle them; the keeper must not end the node.
+    for signal in REPEATED_SIGNALS {
         // SAFETY: SIG_IGN is a valid disposition for each of these signals.
         unsafe { libc::signal(signal, libc::SIG_IGN) };
     }

@@ -6,7 +6,6 @@ mod hangs;
 #[cfg(test)]
 mod job_leader_tests;
 
-use super::configured_watch::configured_watch;
 use super::exchange::Exchange;
 use super::process_events::{event_of_end, is_for_job};
 use crate::messages::{Beginning, Order, Report, ServerOrder, SpawnedNamespace};
@@ -19,11 +18,11 @@ use understudy_catalogue::{exit_status, message};
 use understudy_formats::events::realtime_ns;
 use understudy_pmi::GenerationName;
 use understudy_protocol::{
-    Action, Domain, Event, GenerationStart, Guardian, JOIN_TIMEOUT, Job, JobOrder, JobWatch, Node,
-    ProcessNumber, SilenceChange, SilenceLimits, Worker,
+    Action, Domain, Event, GenerationStart, Guardian, HangLimits, JOIN_TIMEOUT, Job, JobOrder,
+    JobWatch, Node, ProcessNumber, SilenceChange, SilenceLimits, Worker,
 };
-use understudy_settings::CheckpointCause;
 use understudy_settings::domains::domain_of_host;
+use understudy_settings::{CheckpointCause, Config};
 use understudy_wire::line::{ToGuardian, ToManager};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -69,9 +68,10 @@ impl JobLeader {
     /// Returns the leader on this host.
     ///
     /// Without a file of failure domains, each host is a domain of its own.
-    pub fn new(host: &str, file_of_domains: Option<PathBuf>) -> JobLeader {
+    pub fn new(host: &str, config: &Config) -> JobLeader {
+        let watch = |time| JobWatch::new(HangLimits::new(time), config.replaces_hanging);
         JobLeader {
-            file_of_domains,
+            file_of_domains: config.domains.clone(),
             domains: Vec::new(),
             looked_up: BTreeSet::new(),
             job: None,
@@ -84,7 +84,7 @@ impl JobLeader {
             spawned_status: 0,
             exchange: Exchange::default(),
             requests: RequestSignals::default(),
-            hangs: configured_watch(),
+            hangs: config.hang_after.map(watch),
             orders: Vec::new(),
             is_hopeless: false,
         }

@@ -1,6 +1,5 @@
 //! The leader of a job, in one of its managers.
 
-mod configured_watch;
 mod exchange;
 mod hub;
 mod job_leader;

@@ -18,11 +18,11 @@ use signal_hook::iterator::Signals;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 use understudy_catalogue::{exit_status, message};
 use understudy_protocol::{JOIN_TIMEOUT, SilenceLimits};
-use understudy_settings::{Config, DEFAULT_NODE_TIMEOUT};
+use understudy_settings::Config;
 use understudy_sockets::{RETRY, Registry, Source};
 use understudy_wire::io::Interest;
 use understudy_wire::line::LineListener;
@@ -40,17 +40,19 @@ pub fn manage(listener: LineListener, directory: &Path, has_duty: bool) -> Resul
     maximise_descriptor_limit();
     remove_fence(directory).map_err(Error::system("the fence of an earlier job"))?;
     let mut node = NodeState::new(listener, directory, has_duty)?;
-    receive_request_signals(&node)?;
+    let config = read_settings();
+    receive_request_signals(&node, &config)?;
     let status = match has_duty {
-        false => lead_alone(&mut node),
+        false => lead_alone(&mut node, &config),
         true => {
             let input = rustix::stdio::stdin().try_clone_to_owned();
             let mut starter =
                 Messages::new(File::from(input.map_err(Error::system("standard input"))?));
             match starter.next().map_err(Error::system("standard input"))? {
                 ManagerDuty::Lead { token, others } => {
-                    let hub = Hub::new(token, silence_limits(), node.registry());
-                    lead(&mut node, hub, &others, starter)
+                    let limits = SilenceLimits::new(config.node_timeout);
+                    let hub = Hub::new(token, limits, node.registry());
+                    lead(&mut node, &config, hub, &others, starter)
                 }
                 ManagerDuty::Follow {
                     token,
@@ -70,11 +72,20 @@ pub fn manage(listener: LineListener, directory: &Path, has_duty: bool) -> Resul
     status
 }
 
+/// Returns the settings in the environment.
+///
+/// The processes of the program report a wrong setting. Hangs are then not watched, and other
+/// settings have their defaults.
+fn read_settings() -> Config {
+    Config::read(|name| std::env::var(name).ok()).unwrap_or_else(|_| Config {
+        hang_after: None,
+        ..Config::default()
+    })
+}
+
 /// Receives the signals that request a checkpoint, which would otherwise kill this process.
-fn receive_request_signals(node: &NodeState) -> Result<(), Error> {
-    // The processes of the program report wrong settings.
-    let config = Config::read(|name| std::env::var(name).ok()).ok();
-    let Some(requests) = config.and_then(|config| config.checkpoint_on) else {
+fn receive_request_signals(node: &NodeState, config: &Config) -> Result<(), Error> {
+    let Some(requests) = &config.checkpoint_on else {
         return Ok(());
     };
     let signals = Signals::new(&requests.signals);
@@ -100,8 +111,8 @@ fn maximise_descriptor_limit() {
 }
 
 /// Manages a job that is on this node only.
-fn lead_alone(node: &mut NodeState) -> Result<i32, Error> {
-    let mut leader = JobLeader::new(node.host(), file_of_domains());
+fn lead_alone(node: &mut NodeState, config: &Config) -> Result<i32, Error> {
+    let mut leader = JobLeader::new(node.host(), config);
     while !(node.is_deserted() && leader.is_deserted()) {
         node.wait(leader.limit());
         node.serve_node();
@@ -109,21 +120,6 @@ fn lead_alone(node: &mut NodeState) -> Result<i32, Error> {
         exchange(&mut leader, node, &mut |_, _| {});
     }
     Ok(leader.status())
-}
-
-/// Returns the file of UNDERSTUDY_DOMAIN.
-///
-/// `None` if a setting is wrong, which the processes of the program report.
-fn file_of_domains() -> Option<PathBuf> {
-    Config::read(|name| std::env::var(name).ok()).ok()?.domains
-}
-
-/// Returns the limits by UNDERSTUDY_NODE_TIMEOUT.
-///
-/// The processes of the program report wrong settings.
-fn silence_limits() -> SilenceLimits {
-    let config = Config::read(|name| std::env::var(name).ok());
-    SilenceLimits::new(config.map_or(DEFAULT_NODE_TIMEOUT, |config| config.node_timeout))
 }
 
 /// Exchanges reports and orders until there are none; forwards orders for other nodes.
@@ -148,13 +144,14 @@ fn exchange(leader: &mut JobLeader, node: &mut NodeState, others: &mut dyn FnMut
 
 fn lead(
     node: &mut NodeState,
+    config: &Config,
     hub: io::Result<Hub>,
     others: &[String],
     mut starter: Messages<File>,
 ) -> Result<i32, Error> {
     let failed = || Error::system("a socket for other nodes");
     let mut hub = hub.map_err(failed())?;
-    let mut leader = JobLeader::new(node.host(), file_of_domains());
+    let mut leader = JobLeader::new(node.host(), config);
     let send = |message| {
         write_message(&mut io::stdout(), &message).map_err(Error::system("standard output"))
     };
