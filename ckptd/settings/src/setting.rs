@@ -34,7 +34,7 @@ pub const SECRET: &str = "UNDERSTUDY_SECRET";
 pub const FILES_READ: &str = "UNDERSTUDY_FILES_READ";
 
 /// Former names of variables, which are accepted until the next release, and the present names.
-pub(crate) const FORMER_NAMES: [(&str, &str); 4] = [
+const FORMER_NAMES: [(&str, &str); 4] = [
     ("UNDERSTUDY_CKPTD", "UNDERSTUDY_DAEMON"),
     ("UNDERSTUDY_CKPTD_TOKEN", "UNDERSTUDY_DAEMON_TOKEN"),
     ("UNDERSTUDY_LOG_DIR", "UNDERSTUDY_EVENTS"),
@@ -48,7 +48,7 @@ pub fn present_name(former: &str) -> Option<&'static str> {
 }
 
 /// Returns the former name of a variable.
-fn former_name(present: &str) -> Option<&'static str> {
+pub(crate) fn former_name(present: &str) -> Option<&'static str> {
     let names = FORMER_NAMES.iter().find(|(_, name)| *name == present);
     names.map(|(former, _)| *former)
 }
@@ -76,7 +76,8 @@ impl Setting {
     }
 }
 
-fn option_of(variable: &str) -> String {
+/// Returns the option of a variable, without the leading hyphens.
+pub(crate) fn option_of(variable: &str) -> String {
     variable
         .trim_start_matches(PREFIX)
         .to_lowercase()

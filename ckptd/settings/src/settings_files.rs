@@ -11,7 +11,7 @@
 //! files, and passes the values on in the environment.
 
 use crate::config::Config;
-use crate::setting::{FILES_READ, FORMER_NAMES, PREFIX, SECRET, Setting};
+use crate::setting::{FILES_READ, PREFIX, SECRET, former_name, option_of};
 use crate::settings_table::SETTINGS;
 use crate::unknown::nearest;
 use std::collections::BTreeMap;
@@ -76,10 +76,11 @@ fn additions_from(
 ) -> Result<FileValues, String> {
     let mut values = read(files)?;
     let is_set = |variable: &str| {
-        let former = FORMER_NAMES
-            .iter()
-            .find(|(_, present)| *present == variable);
-        lookup(variable).is_some() || former.is_some_and(|(former, _)| lookup(former).is_some())
+        let names = [Some(variable), former_name(variable)];
+        names
+            .into_iter()
+            .flatten()
+            .any(|name| lookup(name).is_some())
     };
     values.retain(|variable, _| !is_set(variable));
     Ok(values)
@@ -150,11 +151,6 @@ fn unknown(name: &str) -> String {
         ),
         None => format!("`{name}` is not a setting"),
     }
-}
-
-fn option_of(variable: &str) -> String {
-    let setting = SETTINGS.iter().find(|setting| setting.variable == variable);
-    setting.map_or_else(String::new, Setting::option)
 }
 
 #[cfg(test)]

@@ -148,7 +148,8 @@ impl Arguments {
             true => JobHosts::for_ckptd(&self.hosts, &self.slot_request(ranks))?,
             false => JobHosts::for_mpirun(&self.hosts),
         };
-        let preloaded = preloaded(&library, hosts.are_several())?;
+        let spans_hosts = hosts.are_several();
+        let preloaded = preloaded(&library, spans_hosts)?;
         let switches = match settings.get(DOMAIN) {
             None => Switches::of(&hosts.for_ckptd, (self.workers, config.spares)),
             Some(_) => None,
@@ -159,10 +160,10 @@ impl Arguments {
             true => Start::Ckptd(self.plan(&preloaded, hosts.for_ckptd, config.spares)?),
             false => Start::Mpirun(self.mpirun_command(&config, ranks)?),
         };
-        if hosts.names.is_empty() {
+        if !spans_hosts {
             settings.check_disk(&config)?;
         }
-        let events = attend::event_directory(&settings, !hosts.names.is_empty(), self.dry_run)?;
+        let events = attend::event_directory(&settings, spans_hosts, self.dry_run)?;
         let daemon = self.daemon(&settings, &library, &events, hosts.names);
         let mut variables = settings.variables(&preloaded, events.path(), !self.allow_unprotected);
         if let Some(switches) = switches {

@@ -29,13 +29,9 @@ pub fn checks(workers: Option<u32>) -> (Vec<Check>, Vec<String>) {
     let Ok(config) = Config::read(|name| std::env::var(name).ok()) else {
         return (Vec::new(), Vec::new());
     };
-    let spares = match std::env::var_os("UNDERSTUDY_SPARES") {
-        Some(_) => config.spares,
-        None => 1,
-    };
-    let ranks = workers.map(|workers| workers.saturating_add(spares));
+    let ranks = workers.map(|workers| workers.saturating_add(config.spares));
     let switches = match (std::env::var_os(DOMAIN), workers) {
-        (None, Some(workers)) => Switches::of(&hosts, (workers, spares)),
+        (None, Some(workers)) => Switches::of(&hosts, (workers, config.spares)),
         _ => None,
     };
     let hazards = allocation::hazards(hosts.len() > 1, switches.as_ref(), &config);

@@ -86,14 +86,14 @@ fn granted_hosts(request: &SlotRequest<'_>) -> Result<Vec<Host>, Failure> {
     let hosts = system.hosts().map_err(|error| cannot(error.to_string()))?;
     let slots = total_slots(&hosts);
     let is_alone = hosts.iter().all(|host| is_this_host(&host.name));
-    if hosts.is_empty() || slots >= request.ranks || request.oversubscribe {
-    } else if is_alone {
+    let has_room = hosts.is_empty() || slots >= request.ranks || request.oversubscribe;
+    if !has_room && is_alone {
         print_message(message::few_granted_slots(
             system.name(),
             slots,
             request.ranks,
         ));
-    } else {
+    } else if !has_room {
         return Err(cannot(format!(
             "{} and {} need {} slots, and {} has granted {slots}. Request more tasks, or add \
              --oversubscribe.",
