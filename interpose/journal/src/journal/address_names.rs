@@ -15,6 +15,9 @@ type FileOffset = (u64, usize);
 /// Start, length and name of a function.
 type Function<'a> = (u64, u64, &'a str);
 
+/// A file and the address at which it is loaded.
+type LoadedFile<'a> = (&'a [u8], u64);
+
 /// Returns the names of addresses, by the files that are mapped there now.
 ///
 /// Large libraries have many functions, so only the functions that contain an address are resolved.
@@ -24,22 +27,28 @@ pub fn names(addresses: &[u64]) -> Vec<String> {
         .iter()
         .map(|address| format!("{address:#x}"))
         .collect();
-    let mut by_file: BTreeMap<&[u8], Vec<FileOffset>> = BTreeMap::new();
+    let mut by_file: BTreeMap<LoadedFile, Vec<FileOffset>> = BTreeMap::new();
     for (index, &address) in addresses.iter().enumerate() {
-        if let Some(vma) = vmas.iter().find(|vma| vma.range.contains(address)) {
-            by_file.entry(&vma.path).or_default().push((address, index));
+        if let Some(file) = loaded_file(&vmas, address) {
+            by_file.entry(file).or_default().push((address, index));
         }
     }
-    for (path, wanted) in by_file {
-        name_in_file(path, base(&vmas, path), wanted, &mut names);
+    for ((path, base), wanted) in by_file {
+        name_in_file(path, base, wanted, &mut names);
     }
     names
 }
 
-/// Returns the lowest address at which a file is mapped.
-fn base(vmas: &[Vma], path: &[u8]) -> u64 {
-    let first = vmas.iter().find(|vma| vma.path == path);
-    first.map_or(0, |vma| vma.range.start)
+/// Returns the file that is mapped at an address.
+///
+/// A library may be loaded twice, by the program and by the MPI library. Its code follows the
+/// mapping of the file's beginning in the same copy.
+fn loaded_file(vmas: &[Vma], address: u64) -> Option<LoadedFile<'_>> {
+    let path = &vmas.iter().find(|vma| vma.range.contains(address))?.path[..];
+    let parts = || vmas.iter().filter(|vma| vma.path == path);
+    let begins = |vma: &&Vma| vma.offset == 0 && vma.range.start <= address;
+    let first = parts().rfind(begins).or_else(|| parts().next())?;
+    Some((path, first.range.start))
 }
 
 /// Names addresses that are mapped from one file.
@@ -97,6 +106,21 @@ mod tests {
     #[inline(never)]
     fn somewhere() -> u64 {
         std::hint::black_box(somewhere as fn() -> u64 as usize as u64)
+    }
+
+    #[test]
+    fn addresses_belong_to_the_nearest_copy_of_a_file() {
+        let text = "1000-2000 r--p 00000000 00:01 7 /libc.so\n\
+                    2000-3000 r-xp 00001000 00:01 7 /libc.so\n\
+                    5000-6000 r--p 00000000 00:01 7 /libc.so\n\
+                    6000-7000 r-xp 00001000 00:01 7 /libc.so\n\
+                    8000-9000 r-xp 00001000 00:01 8 /memfd:code\n";
+        let vmas = vmas::parse(text.as_bytes()).expect("lines of maps");
+        let base = |address| loaded_file(&vmas, address).map(|(_, base)| base);
+        assert_eq!(base(0x2010), Some(0x1000));
+        assert_eq!(base(0x6010), Some(0x5000));
+        assert_eq!(base(0x8010), Some(0x8000));
+        assert_eq!(base(0x4000), None);
     }
 
     #[test]
