@@ -17,7 +17,7 @@ IN_ENV = . ./.env/env.sh;
 # for all targets.
 TEST = $(IN_ENV) $(CARGO) test --profile checks --workspace
 
-.PHONY: help setup env build install notices uninstall deb deb-tree man links docs examples generate test quick test-all sweep soak fuzz gpu-check lint audit nightly demo picture conformance bench bench-argtrig bench-collide bench-journal bench-memory bench-scaling bench-supersteps lammps libraries slurm python intelmpi fortran distributions clean
+.PHONY: help setup env build install notices uninstall deb deb-tree man links docs examples generate test quick test-all sweep soak fuzz gpu-check lint audit nightly demo picture conformance bench bench-argtrig bench-collide bench-journal bench-memory bench-scaling bench-supersteps lammps libraries slurm gridengine python intelmpi fortran distributions clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -271,7 +271,10 @@ libraries: ## install parallel HDF5 and netCDF, PETSc and EZTrace, which some te
 	@packaging/libraries.sh
 
 slurm: ## unpack Slurm, under which some tests start jobs, into .env
-	@packaging/slurm.sh
+	@packaging/batch_systems.sh slurm
+
+gridengine: ## unpack Grid Engine, for variants of tests, into .env
+	@packaging/batch_systems.sh gridengine
 
 python: ## install mpi4py, numpy and a LAMMPS with threads, which some tests use, into .env
 	@packaging/python.sh

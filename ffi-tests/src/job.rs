@@ -85,6 +85,8 @@ pub struct Job {
     srun: Option<Srun>,
     /// Value of srun's `--mpi`: the process manager of ranks on several hosts.
     slurm: Option<&'static str>,
+    /// True if the job runs in a job of Grid Engine.
+    grid_engine: bool,
     allocation: Option<Allocation>,
     /// Options of `understudy run` in the allocation.
     run_options: &'static [&'static str],
@@ -126,6 +128,7 @@ impl Job {
             launcher: paths::launcher(),
             srun: None,
             slurm: None,
+            grid_engine: false,
             allocation: None,
             run_options: &[],
             slurm_commands: None,
@@ -264,6 +267,7 @@ impl Job {
         self.disk = false;
         self.spares = 0;
         (self.srun, self.slurm, self.allocation) = (None, None, None);
+        self.grid_engine = false;
         self.variables
             .retain(|(name, _)| !name.starts_with("UNDERSTUDY_"));
         self
@@ -302,6 +306,12 @@ impl Job {
     /// Runs the job under srun of a Slurm installation on the job's hosts.
     pub fn launched_by_slurm(mut self, mpi: &'static str) -> Job {
         self.slurm = Some(mpi);
+        self
+    }
+
+    /// Runs `understudy run` in a job of Grid Engine on the job's hosts but the first.
+    pub fn in_grid_engine(mut self) -> Job {
+        self.grid_engine = true;
         self
     }
 

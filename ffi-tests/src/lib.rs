@@ -10,7 +10,7 @@
 //! - [`job`]: a job and its run; [`outcome`]: its result; `comparisons`: comparisons of results;
 //!   [`native_runs`]: runs without understudy;
 //! - [`namespace_hosts`]: several hosts on one machine; [`slurm_installation`],
-//!   [`slurm_allocation`]: a batch system; [`users`]: several users;
+//!   [`slurm_allocation`], [`grid_engine`]: batch systems; [`users`]: several users;
 //! - [`kill`]: moments of failures; [`processes`]: /proc; [`living_processes`]: processes under
 //!   guardians;
 //! - [`command`]: the `understudy` command; [`daemon_process`]: `ckptd serve`;
@@ -39,6 +39,7 @@
 pub mod command;
 mod comparisons;
 pub mod daemon_process;
+pub mod grid_engine;
 pub mod hang;
 pub mod intel_programs;
 pub mod job;

@@ -133,7 +133,7 @@ impl Hosts {
         command
     }
 
-    fn agent(&self) -> PathBuf {
+    pub(crate) fn agent(&self) -> PathBuf {
         self.directory.path().join("agent")
     }
 

@@ -19,6 +19,8 @@ pub enum Requirement {
     Distributions,
     /// Fortran, and the distribution's Open MPI (`make fortran`).
     Fortran,
+    /// Grid Engine (`make gridengine`).
+    GridEngine,
     /// Intel MPI (`make intelmpi`).
     IntelMpi,
     /// LAMMPS (`make lammps`).
@@ -42,11 +44,12 @@ pub enum Requirement {
 }
 
 impl Requirement {
-    const ALL: [Requirement; 14] = [
+    const ALL: [Requirement; 15] = [
         Requirement::ControlGroups,
         Requirement::DebianMpich,
         Requirement::Distributions,
         Requirement::Fortran,
+        Requirement::GridEngine,
         Requirement::IntelMpi,
         Requirement::Lammps,
         Requirement::Launcher,
@@ -66,6 +69,7 @@ impl Requirement {
             Requirement::DebianMpich => "debian-mpich",
             Requirement::Distributions => "distributions",
             Requirement::Fortran => "fortran",
+            Requirement::GridEngine => "grid-engine",
             Requirement::IntelMpi => "intelmpi",
             Requirement::Lammps => "lammps",
             Requirement::Launcher => "launcher",

@@ -1,11 +1,12 @@
-//! Jobs in an allocation of Slurm.
+//! Jobs in an allocation of a batch system.
 
 use super::Job;
+use crate::grid_engine;
 use crate::kill::Trigger;
 use crate::namespace_hosts::Hosts;
 use crate::paths;
 use crate::processes;
-use crate::slurm_allocation::{Allocation, SlurmCommands};
+use crate::slurm_allocation::Allocation;
 use crate::slurm_installation::Slurm;
 use std::path::Path;
 use std::process::Command;
@@ -76,14 +77,14 @@ impl Job {
     }
 
     /// Returns the command of the allocation, with `understudy run` for the job.
-    pub(super) fn in_batch(
-        &self,
-        (allocation, slurm): (&Allocation, &SlurmCommands),
-        root: &Path,
-        mark: &str,
-        hosts: &Hosts,
-    ) -> Command {
-        let mut command = allocation.command(slurm, hosts, root);
+    ///
+    /// `None` if the job runs in no allocation.
+    pub(super) fn in_batch(&self, root: &Path, mark: &str, hosts: &Hosts) -> Option<Command> {
+        let allocation = self.allocation.as_ref().zip(self.slurm_commands.as_ref());
+        let of_slurm =
+            || allocation.map(|(allocation, slurm)| allocation.command(slurm, hosts, root));
+        let of_grid_engine = self.grid_engine.then(|| grid_engine::command(hosts, root));
+        let mut command = of_grid_engine.or_else(of_slurm)?;
         let [workers, spares] = [self.workers, self.spares].map(|number| number.to_string());
         command.arg(paths::product("understudy"));
         command.args(["run", "--progress", "none", "-n", &workers]);
@@ -98,6 +99,6 @@ impl Job {
         }
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         command.env(processes::MARK, mark);
-        command
+        Some(command)
     }
 }

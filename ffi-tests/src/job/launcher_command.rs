@@ -40,9 +40,8 @@ impl Job {
         if let Some(srun) = &self.srun {
             return self.under_srun(srun, root, mark, hosts);
         }
-        let allocation = self.allocation.as_ref().zip(self.slurm_commands.as_ref());
-        if let (Some(allocation), Some(hosts)) = (allocation, hosts) {
-            return self.in_batch(allocation, root, mark, hosts);
+        if let Some(command) = hosts.and_then(|hosts| self.in_batch(root, mark, hosts)) {
+            return command;
         }
         if self.layer && self.launcher == Launcher::Ckptd && self.mpirun.is_none() {
             return self.launched(root, mark, hosts);

@@ -1,4 +1,4 @@
-//! `understudy run` in an allocation of Slurm.
+//! `understudy run` in an allocation of Slurm or Grid Engine.
 //!
 //! Hosts, slots and agents are those of the allocation.
 
@@ -7,7 +7,7 @@ use ffi_tests::native_runs::native;
 use ffi_tests::programs;
 use ffi_tests::slurm_allocation::{Allocation, FIRST_NODE};
 use ffi_tests::slurm_installation::Slurm;
-use ffi_tests::{Job, Outcome, Trigger};
+use ffi_tests::{Job, Outcome, Trigger, grid_engine};
 
 const SECOND_NODE: usize = FIRST_NODE + 1;
 
@@ -55,6 +55,17 @@ fn a_batch_job_of_no_kill_survives_a_node_that_is_cut_off() {
         .env("UNDERSTUDY_NODE_TIMEOUT", "5s")
         .cut_off_host(Trigger::Lines(15), SECOND_NODE)
         .run();
+    assert_recovered(&outcome, &[2, 3]);
+}
+
+#[test]
+#[ignore = "a variant: make test-all"]
+fn a_job_of_grid_engine_survives_the_loss_of_a_node() {
+    if !grid_engine::is_there() || !Hosts::are_possible() {
+        return;
+    }
+    let job = job().in_grid_engine();
+    let outcome = job.lose_host(Trigger::Lines(15), SECOND_NODE).run();
     assert_recovered(&outcome, &[2, 3]);
 }
 

@@ -180,11 +180,17 @@ fn processes_and_managers_may_be_killed_at_random() {
     for (spares, launcher) in [(1, Launcher::Mpirun), (0, Launcher::Ckptd)] {
         let mut random = Random::announced("manager");
         let began = Instant::now();
-        let mut next = began;
+        let (mut next, mut seen, mut kills) = (began, 0, 0);
         let job = case.job().launched_by(launcher).spares(spares);
         let outcome = case.assert_undisturbed(job.watch(move |first| {
             let (living, printed) = living_and_lines(first, "heat2d");
             if Instant::now() < next || !(2..50).contains(&printed) || living.is_empty() {
+                return false;
+            }
+            // The job ends if its manager fails ten times before the processes continue.
+            kills = if printed > seen { 0 } else { kills + 1 };
+            seen = printed;
+            if kills > 5 {
                 return false;
             }
             next = Instant::now() + Duration::from_millis(150 + random.below(300));
