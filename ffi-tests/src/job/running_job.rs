@@ -23,7 +23,7 @@ const LONGEST_TICK: Duration = Duration::from_millis(200);
 const MAPS_EVERY: Duration = Duration::from_millis(200);
 /// Interval of searches of the event files.
 const COUNT_EVERY: Duration = Duration::from_millis(40);
-/// Time after which the program may end although faults or the watch are awaited.
+/// Time after which the program may end although faults are awaited.
 ///
 /// A fault may never happen, for example because its process has failed earlier.
 const FAULT_LIMIT: Duration = Duration::from_secs(20);
@@ -125,8 +125,8 @@ impl RunningJob {
             if !may_end
                 && kill.is_none()
                 && !job.will_fail_as_a_whole()
-                && (attended > FAULT_LIMIT
-                    || job.watch.is_none() && self.is_every_fault_over(&events))
+                && job.watch.is_none()
+                && (attended > FAULT_LIMIT || self.is_every_fault_over(&events))
             {
                 may_end = true;
                 File::create(root.join(MAY_END)).expect("the directory is writable");
