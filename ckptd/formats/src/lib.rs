@@ -8,8 +8,10 @@
 //! * [`epochs`], [`pages`]: checkpoint files on disk, and lists of pages;
 //! * [`events`]: the event file of each rank, and its reader;
 //! * [`host`]: the name of the host;
+//! * [`network_devices`]: devices that write into memory by themselves;
 //! * [`private_directories`]: directories of one user, in memory and elsewhere;
 //! * [`proc_file`], [`proc_stat`]: readers of files in /proc;
+//! * [`process_segments`]: shared memory that libraries name after a process;
 //! * [`warning`]: warnings of expected failures.
 
 pub mod budget;
@@ -27,4 +29,5 @@ pub mod pages;
 pub mod private_directories;
 pub mod proc_file;
 pub mod proc_stat;
+pub mod process_segments;
 pub mod warning;

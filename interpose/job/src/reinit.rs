@@ -22,7 +22,8 @@ pub use manager_messages::{
     report_rolled_back, report_running, report_spawn, request_checkpoint, request_spares,
     set_chooser, spare_deaths, take_store,
 };
-use understudy_catalogue::message;
+use understudy_catalogue::{exit_status, message};
+use understudy_formats::process_segments::remove_segments_of;
 use understudy_mpi as mpi;
 use understudy_mpi::real_types::RealComm;
 use understudy_numbers::{Generation, ProcessNumber, Rank};
@@ -96,7 +97,7 @@ pub fn initialise(rt: &Runtime, level: c_int, provided: &mut c_int, spare: &Spar
                 "{}; the job ends",
                 system_calls::error_chain(&error)
             ));
-            abort(understudy_catalogue::exit_status::INTERNAL);
+            abort(exit_status::INTERNAL);
         }
     }
     let mut begin = await_first(rt, spare);
@@ -145,6 +146,7 @@ fn reset_mpi_side(rt: &Runtime) -> Result<(), side::ResetError> {
     // SAFETY: this is the main thread, and the call that it was in has been abandoned or has
     // returned; handles and requests of the MPI instance are not used any more.
     let times = unsafe { snapshot.restore() }?;
+    remove_segments_of(std::process::id());
     log::debug!("the MPI library is reset: {times:?}");
     Ok(())
 }
@@ -335,7 +337,6 @@ fn enter(rt: &Runtime, begin: InstanceIdentity) -> Option<c_int> {
         let found = world.size().unwrap_or_default();
         let expected = begin.place.0;
         system_calls::print_message(message::mpi_world_differs(library, found, expected));
-        library_preload::remove_segments(std::process::id() as i32);
     }
     report_failed(rt);
     None

@@ -16,6 +16,7 @@ use std::path::Path;
 use std::process::{Child, ExitStatus};
 use std::sync::Arc;
 use std::time::Duration;
+use understudy_formats::process_segments::remove_segments_of;
 use understudy_numbers::{ProcessNumber, Worker};
 use understudy_sockets::Source;
 use understudy_wire::io::{Interest, wait_ready};
@@ -255,6 +256,10 @@ impl GuardedProcess {
             self.signal(Signal::KILL);
         }
         self.receive();
+        let registered = self.registrations.iter().map(|it| it.call.pid);
+        registered
+            .chain([self.child.id()])
+            .for_each(remove_segments_of);
         self.ending = Some(self.end_report(status));
         // A pidfd that is still polled would be ready at every wait.
         let _ = self.pidfd.set_interest(Interest::NONE);

@@ -17,6 +17,7 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use understudy_catalogue::message;
+use understudy_formats::process_segments::remove_segments_of;
 use understudy_mpi::{call, library};
 
 /// Time limit for the child's report.
@@ -69,7 +70,7 @@ fn libraries_of_child() -> io::Result<String> {
                 }
                 libc::waitpid(child, std::ptr::null_mut(), 0);
             }
-            remove_segments(child);
+            remove_segments_of(child as u32);
             names
         }
     }
@@ -92,18 +93,6 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-/// Removes shared memory that MPICH (4.2 and later) leaves behind, named by the process number.
-///
-/// The memory is for other processes of the process's world, which has no other process.
-pub fn remove_segments(process: libc::pid_t) {
-    for start in ["mpich_shm", "mpich_vci"] {
-        let _ = std::fs::remove_file(format!(
-            "{}/{start}_{process:x}_0",
-            understudy_formats::private_directories::SHARED_MEMORY_DIRECTORY
-        ));
     }
 }
 
