@@ -6,7 +6,7 @@
 use ffi_tests::command::UnderstudyCommand;
 use ffi_tests::native_runs::native;
 use ffi_tests::programs::HEAT2D;
-use ffi_tests::{Job, Kill, Trigger, paths};
+use ffi_tests::{Job, Kill, REFUSED, Trigger, paths};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
@@ -93,19 +93,26 @@ fn a_worker_of_a_program_of_mvapich_dies() {
 
 /// The library searches the variables of another process manager, as Cray's does.
 #[test]
-fn a_library_of_another_process_manager_is_named() {
+fn a_library_of_another_process_manager_is_refused_at_once() {
     let texts = ["PMI_FD", "PMI_RANK", "PMI_SIZE", "PMI_PORT", "PMI_ID"]
         .map(|name| (format!("\0{name}\0"), format!("\0Q{}\0", &name[1..])));
     let texts = texts.each_ref().map(|(from, to)| (&**from, &**to));
     let Some(other) = Copy::new(&texts) else {
         return;
     };
+    let memory = || {
+        let names = paths::shared_memory().into_iter().map(|it| it.file_name());
+        names.collect::<std::collections::BTreeSet<_>>()
+    };
+    let before = memory();
     let outcome = other.job().run();
-    outcome.assert_status(75);
+    outcome.assert_status(REFUSED);
     let lines = outcome.own_lines();
     let is_named = lines.iter().any(|line| {
         line.contains("MPICH Version:      5.0.2 finds 1 process(es) instead of 2")
             && line.contains("[mpi-world-differs]")
     });
     assert!(is_named, "{lines:?}");
+    let left: Vec<_> = memory().difference(&before).cloned().collect();
+    assert!(left.is_empty(), "{left:?}");
 }

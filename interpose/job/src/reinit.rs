@@ -330,13 +330,16 @@ fn enter(rt: &Runtime, begin: InstanceIdentity) -> Option<c_int> {
     if rc == SUCCESS && (world.size(), world.rank()) == (Ok(begin.place.0), Ok(begin.place.1)) {
         return Some(provided);
     }
-    // Every process prints, since the first one to report ends this instance for the others. Later
-    // starts would fail for the same reason.
     if rc == SUCCESS && begin.generation == Generation(0) {
         let library = library::version().0.lines().next().unwrap_or_default();
         let found = world.size().unwrap_or_default();
         let expected = begin.place.0;
         system_calls::print_message(message::mpi_world_differs(library, found, expected));
+        // MPICH without a server fails. A success therefore means that the library uses another
+        // process manager, so every later start would have the same result.
+        if understudy_mpi::abi::foreign_abi().is_some() {
+            abort(exit_status::REFUSED);
+        }
     }
     report_failed(rt);
     None
