@@ -4,10 +4,15 @@
 //! each other during whole time slices of the scheduler. MPICH polls by calling UCX's
 //! `ucp_worker_progress`. The function below replaces UCX's function, calls it, and yields after a
 //! number of calls without progress ([`crate::waits`]). An MPICH without UCX is not affected.
+//!
+//! Open MPI 4 opens UCX together with a component, so UCX is not among the libraries that are
+//! loaded with libmpi. Its function is then located at the first call.
 #![allow(unsafe_code)]
 
+use crate::delayed_exits::abort;
+use crate::scope::dlopen;
 use crate::waits::{count_poll, yield_or_sleep};
-use core::ffi::{CStr, c_uint, c_void};
+use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use core::mem::transmute;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU32, AtomicUsize};
@@ -20,6 +25,37 @@ static WORKER_PROGRESS: AtomicUsize = AtomicUsize::new(0);
 /// Addresses and names of UCX's functions that this module calls.
 pub static REAL: [(&AtomicUsize, &CStr); 1] = [(&WORKER_PROGRESS, c"ucp_worker_progress")];
 
+unsafe extern "C" {
+    fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
+    fn dlclose(handle: *mut c_void) -> c_int;
+}
+
+/// Returns the address of UCX's function.
+fn worker_progress() -> usize {
+    match WORKER_PROGRESS.load(Relaxed) {
+        0 => find_worker_progress(),
+        address => address,
+    }
+}
+
+/// Locates UCX's function in the UCX of a component.
+#[cold]
+fn find_worker_progress() -> usize {
+    const RTLD_LAZY: c_int = 1;
+    const RTLD_NOLOAD: c_int = 4;
+    // SAFETY: dlopen(3) loads nothing, and the library's user keeps it open after dlclose(3).
+    unsafe {
+        let library = dlopen(c"libucp.so.0".as_ptr(), RTLD_LAZY | RTLD_NOLOAD);
+        if library.is_null() {
+            abort(0);
+        }
+        let address = dlsym(library, c"ucp_worker_progress".as_ptr()) as usize;
+        dlclose(library);
+        WORKER_PROGRESS.store(address, Relaxed);
+        address
+    }
+}
+
 /// `ucp_worker_progress`: returns non-zero if communication has progressed.
 ///
 /// # Safety
@@ -28,11 +64,9 @@ pub static REAL: [(&AtomicUsize, &CStr); 1] = [(&WORKER_PROGRESS, c"ucp_worker_p
 pub unsafe extern "C" fn ucp_worker_progress(worker: *mut c_void) -> c_uint {
     /// Number of consecutive polls without progress, up to [`MAX_IDLE_POLLS`].
     static IDLE_POLLS: AtomicU32 = AtomicU32::new(0);
-    // SAFETY: UCX's function has this type; its address was stored when libmpi was loaded. The
-    // caller meets the function's requirements.
+    // SAFETY: UCX's function has this type, and the caller meets the function's requirements.
     let progress = unsafe {
-        let real: unsafe extern "C" fn(*mut c_void) -> c_uint =
-            transmute(WORKER_PROGRESS.load(Relaxed));
+        let real: unsafe extern "C" fn(*mut c_void) -> c_uint = transmute(worker_progress());
         real(worker)
     };
     let idle_polls = if progress == 0 {
