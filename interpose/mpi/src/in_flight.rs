@@ -319,6 +319,26 @@ impl InFlight<Vec<u8>> {
             real::PMPI_Mrecv(place, count, datatype, message, status)
         })
     }
+
+    /// Receives the bytes of a message that `MPI_Iprobe` has found; blocks.
+    ///
+    /// `status` is that of the probe. No other receive may take the message meanwhile.
+    pub fn receive_probed(comm: RealComm, status: &mut Status) -> Result<Vec<u8>> {
+        let bytes = Bytes::new(status.bytes)?;
+        let (count, datatype) = (bytes.count(), bytes.datatype());
+        // SAFETY: a buffer of the message's size, which is kept after an error.
+        InFlight::block(vec![0; status.bytes], |place| unsafe {
+            real::PMPI_Recv(
+                place,
+                count,
+                datatype,
+                status.source,
+                status.tag,
+                comm,
+                status,
+            )
+        })
+    }
 }
 
 #[cfg(test)]
