@@ -50,13 +50,11 @@ impl Deref for Servers {
 
 /// Removes the leftovers of generations on this node that have no server any more.
 ///
-/// `host_index` returns the index of this node among the hosts of the generation with this name,
-/// which the names of MPICH's memory contain. `sessions` is the directory of [`ServerSettings`],
-/// `memory` that of [`Servers::start`].
-pub fn remove_generations(sessions: &Path, memory: &Path, host_index: impl Fn(&str) -> usize) {
+/// `sessions` is the directory of [`ServerSettings`], `memory` that of [`Servers::start`].
+pub fn remove_generations(sessions: &Path, memory: &Path) {
     let names = std::fs::read_dir(memory).into_iter().flatten().flatten();
     for name in names.filter_map(|entry| entry.file_name().into_string().ok()) {
-        remove_segments(&name, host_index(&name));
+        remove_segments(&name);
         let _ = std::fs::remove_dir_all(sessions.join(&name));
         let _ = std::fs::remove_dir_all(memory.join(&name));
     }

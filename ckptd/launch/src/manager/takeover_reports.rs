@@ -112,17 +112,9 @@ impl NodeState {
 
     /// Removes the leftovers of generations whose manager has died or whose server hangs.
     pub(super) fn forget_generations(&self) {
-        // Every other generation has one host: a manager is replaced only in a job on one node, and
-        // spawned processes share a node.
-        let host_index = |name: &str| {
-            let last = self.last_generation.as_ref();
-            last.filter(|begun| begun.name.as_str() == name)
-                .map_or(0, |begun| begun.here)
-        };
         remove_generations(
             &self.directory.join(SESSIONS),
             &self.directory.join(SEGMENTS),
-            host_index,
         );
     }
 }
@@ -130,17 +122,15 @@ impl NodeState {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::manager::begun_generation::BegunGeneration;
     use understudy_formats::private_directories::{PrivateDirectory, SHARED_MEMORY_DIRECTORY};
-    use understudy_numbers::Generation;
     use understudy_pmi::GenerationName;
     use understudy_wire::line::LineListener;
 
-    /// Returns the file that MPICH chooses for the shared memory of a host's ranks.
-    fn mpich_segment(generation: &GenerationName, host_index: usize) -> PathBuf {
+    /// Returns the file that MPICH chooses for the shared memory of a node's ranks.
+    fn mpich_segment(generation: &GenerationName, node: usize) -> PathBuf {
         let add = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
         let hash = generation.as_str().bytes().fold(0x811c_9dc5, add);
-        PathBuf::from(SHARED_MEMORY_DIRECTORY).join(format!("mpich_shm_{hash:x}_{host_index}"))
+        PathBuf::from(SHARED_MEMORY_DIRECTORY).join(format!("mpich_shm_{hash:x}_{node}"))
     }
 
     /// MPICH's memory on the second host of a generation is removed when the server hangs.
@@ -149,7 +139,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = PrivateDirectory::open_any(directory.path()).unwrap();
         let listener = LineListener::new(&path, LineSocket::Manager).unwrap();
-        let mut node = NodeState::new(listener, directory.path(), true).unwrap();
+        let node = NodeState::new(listener, directory.path(), true).unwrap();
         let job = format!("forgotten-{}", std::process::id());
         let name = GenerationName::new(&job, 3).unwrap();
         let (segment, own) = (
@@ -158,12 +148,6 @@ mod tests {
         );
         std::fs::create_dir_all(&own).unwrap();
         std::fs::write(&segment, "memory").unwrap();
-        node.last_generation = Some(BegunGeneration {
-            name,
-            generation: Generation(3),
-            here: 1,
-            ranks: Vec::new(),
-        });
         node.forget_generations();
         let is_left = segment.exists();
         let _ = std::fs::remove_file(segment);

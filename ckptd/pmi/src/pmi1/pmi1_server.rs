@@ -177,8 +177,8 @@ impl Pmi1Server {
     /// [`Error::UnknownGeneration`].
     pub fn end(&self, generation: &GenerationName) -> Result<(), Error> {
         let world = self.shared.lock().worlds.remove(generation);
-        let world = world.ok_or_else(|| Error::UnknownGeneration(generation.to_string()))?;
-        remove_segments(generation.as_str(), world.generation.here);
+        world.ok_or_else(|| Error::UnknownGeneration(generation.to_string()))?;
+        remove_segments(generation.as_str());
         Ok(())
     }
 }
@@ -197,22 +197,33 @@ impl Drop for Pmi1Server {
     }
 }
 
-/// Removes the memory that ranks of a key space share on one of its nodes.
+/// Removes the memory that ranks of a key space share.
 ///
-/// No such memory exists before MPI_Init and after MPI_Finalize.
-pub fn remove_segments(key_space: &str, node: usize) {
-    for segment in segments(key_space, node) {
-        let _ = std::fs::remove_file(Path::new(SHARED_MEMORY_DIRECTORY).join(segment));
+/// No such memory exists before MPI_Init and after MPI_Finalize. The names end with the number of a
+/// node, and with `MPIR_CVAR_NOLOCAL` each rank counts as a node.
+pub fn remove_segments(key_space: &str) {
+    let starts = segments(key_space);
+    let entries = std::fs::read_dir(SHARED_MEMORY_DIRECTORY);
+    for name in entries
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|it| it.file_name())
+    {
+        let text = name.to_string_lossy();
+        if starts.iter().any(|start| text.starts_with(start)) {
+            let _ = std::fs::remove_file(Path::new(SHARED_MEMORY_DIRECTORY).join(&name));
+        }
     }
 }
 
-/// Returns MPICH's names (4.2 and later) for the memory that ranks of a node share.
+/// Returns how MPICH's names (4.2 and later) for the memory that ranks of a node share begin.
 ///
 /// The names contain a hash of the key space's name (FNV-1a).
-fn segments(key_space: &str, node: usize) -> [String; 2] {
+fn segments(key_space: &str) -> [String; 2] {
     let add = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
     let hash = key_space.bytes().fold(0x811c_9dc5, add);
-    ["mpich_shm", "mpich_vci"].map(|start| format!("{start}_{hash:x}_{node}"))
+    ["mpich_shm", "mpich_vci"].map(|start| format!("{start}_{hash:x}_"))
 }
 
 impl Shared {
@@ -396,8 +407,8 @@ mod tests {
     fn segments_are_called_as_mpich_calls_them() {
         // Observed in a job of MPICH 5.0.2 under its own mpiexec.
         assert_eq!(
-            segments("kvs_19155_0_595749385_vm", 0)[0],
-            "mpich_shm_89282178_0"
+            segments("kvs_19155_0_595749385_vm")[0],
+            "mpich_shm_89282178_"
         );
     }
 
