@@ -160,7 +160,8 @@ test-all: both ## run the variants of the tests, too (three quarters of an hour)
 	    { $(JOBS) --profile variants --run-ignored all; } || failed=1; exit $$failed
 
 # Tests whose variants are part of the sweep.
-SWEPT := aloof:: distributions:: kill_anywhere:: kill_inside:: kill_twice:: plugins:: sweep::
+SWEPT := aloof:: distributions:: kill_anywhere:: kill_inside:: kill_twice:: plugins:: providers:: \
+         sweep::
 
 # Kills per worker and program; every kill is a run of one or two seconds.
 SWEEP_TIMES ?= 40

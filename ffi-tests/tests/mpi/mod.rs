@@ -13,6 +13,7 @@ mod parameters;
 mod ports;
 mod profilers;
 mod programs_table;
+mod providers;
 mod sessions;
 mod spawning;
 mod symbols;
