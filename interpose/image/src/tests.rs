@@ -4,6 +4,7 @@
 
 mod cycles;
 mod deduplication_tests;
+mod device_writes;
 mod kernel_facts;
 mod parity_tests;
 mod process;
