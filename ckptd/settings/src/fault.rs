@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! fault   = action who "at=" where ["epoch=" E] ["delay=" time] ["copy=" copy]
-//!         | "delay-end until=" FILE | "pretend" what | "count"
+//!         | "delay-end until=" FILE | "pretend" what | "blind" | "count"
 //! action  = "kill" | "kill-manager" | "wait" | "renew" | "corrupt"
 //! copy    = "held" | "own" | "state" | "journal" | "half-journal"  (with "corrupt" only)
 //! what    = "no-pagemap-scan" | "no-userfaultfd" | "no-personality" | "no-memfd"
@@ -101,6 +101,10 @@ pub enum Fault {
     DelayEnd { until: PathBuf },
     /// A kernel feature is treated as missing.
     Pretend(MissingFeature),
+    /// The kernel does not report what the MPI library writes.
+    ///
+    /// The same happens if a network device writes into registered memory.
+    Blind,
     /// Counts fault points and MPI calls; the process writes the counts at its end.
     Count,
 }
@@ -138,10 +142,11 @@ fn parse_fault(text: &str) -> Result<Fault, String> {
             }
         }
         Some("pretend") => pretend(text, words),
+        Some("blind") if words.next().is_none() => Ok(Fault::Blind),
         Some("count") if words.next().is_none() => Ok(Fault::Count),
         _ => Err(format!(
             "`{text}` starts with none of `kill`, `kill-manager`, `wait`, `renew`, `corrupt`, \
-             `delay-end`, `pretend`, `count`"
+             `delay-end`, `pretend`, `blind`, `count`"
         )),
     }
 }
@@ -353,6 +358,7 @@ mod tests {
             "pretend",
             "pretend no-memory",
             "count twice",
+            "blind twice",
             "kill rank=1 at=cut.begin;",
             "kill rank=1 at=cut.begin copy=own",
             "corrupt rank=1 at=call:7",

@@ -110,6 +110,11 @@ pub fn is_missing(feature: MissingFeature) -> bool {
     faults().contains(&Fault::Pretend(feature))
 }
 
+/// True if a fault hides the MPI library's writes from the kernel's tracking.
+pub fn is_blind() -> bool {
+    faults().contains(&Fault::Blind)
+}
+
 /// Returns whether the workers may leave MPI_Finalize; `None` if no fault delays the end.
 ///
 /// A fault of this kind concerns all workers, so either all workers receive `None`, or none does.

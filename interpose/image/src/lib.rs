@@ -23,6 +23,7 @@
 //! code, stack and heap must lie outside of the program side.
 
 pub mod absent_pages;
+pub mod blind_writes;
 pub mod capture;
 pub mod deduplication;
 pub mod helper;

@@ -75,7 +75,7 @@ static CALLER: AtomicU32 = AtomicU32::new(MAIN_THREAD);
 /// Function of [`set_outside_handler`], or null.
 static OUTSIDE_HANDLER: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 /// Frame of the innermost call; zero if the library is not being called.
-static FRAME: AtomicUsize = AtomicUsize::new(0);
+pub(crate) static FRAME: AtomicUsize = AtomicUsize::new(0);
 
 /// Returns the word for the number of the thread that calls the library.
 ///

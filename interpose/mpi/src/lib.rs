@@ -6,6 +6,7 @@
 //! have used, and all of its state can be reset without an effect on the runtime.
 
 pub mod abi;
+pub mod blind;
 pub mod bytes;
 pub mod call;
 pub mod cancellation;

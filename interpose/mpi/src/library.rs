@@ -18,16 +18,21 @@ static SHIM: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 pub(crate) struct Procedure {
     name: &'static CStr,
     address: AtomicPtr<c_void>,
+    /// Address of the library's procedure while `address` leads to other code.
+    library: AtomicPtr<c_void>,
 }
 
 impl Procedure {
     /// Offset of the address in bytes.
     pub(crate) const ADDRESS: usize = std::mem::offset_of!(Procedure, address);
+    /// Offset of the library's address in bytes.
+    pub(crate) const LIBRARY: usize = std::mem::offset_of!(Procedure, library);
 
     pub(crate) const fn new(name: &'static CStr) -> Procedure {
         Procedure {
             name,
             address: AtomicPtr::new(missing_procedure as *mut c_void),
+            library: AtomicPtr::new(missing_procedure as *mut c_void),
         }
     }
 
@@ -44,6 +49,12 @@ impl Procedure {
 
     pub(crate) fn set(&self, address: *mut c_void) {
         self.address.store(address, Relaxed);
+    }
+
+    /// Makes calls lead to `code`, which calls the library's procedure.
+    pub(crate) fn lead_through(&self, code: *mut c_void) {
+        self.library.store(self.address.load(Relaxed), Relaxed);
+        self.set(code);
     }
 
     pub(crate) fn is_found(&self) -> bool {

@@ -1,6 +1,7 @@
 //! Start of the runtime, which the preload library calls in the process's first constructor.
 #![allow(unsafe_code)]
 
+mod blind;
 mod fabric;
 mod parameters;
 
@@ -209,6 +210,9 @@ fn start(rt: &Runtime) -> Result<(), String> {
         false => prefer_simple_mpi(),
     }
     fabric::set(&mut config);
+    if fault::is_blind() {
+        blind::set().map_err(|why| format!("UNDERSTUDY_FAULT: {why}"))?;
+    }
     // SAFETY: the preload library passes an array of this length.
     let symbols =
         unsafe { std::slice::from_raw_parts(info().data_symbols, info().data_symbol_count) };

@@ -26,12 +26,19 @@ pub fn block(signal: c_int) {
     set_mask(libc::SIG_BLOCK, 1 << (signal - 1));
 }
 
-/// Guard during which this thread blocks all signals except [`OWN_SIGNALS`].
+/// Guard during which this thread blocks signals: by default all except [`OWN_SIGNALS`].
 pub struct SignalGuard {
     previous: u64,
 }
 
 impl SignalGuard {
+    /// Returns a guard during which this thread blocks one signal.
+    pub fn for_signal(signal: c_int) -> SignalGuard {
+        SignalGuard {
+            previous: set_mask(libc::SIG_BLOCK, 1 << (signal - 1)),
+        }
+    }
+
     #[allow(clippy::new_without_default)]
     pub fn new() -> SignalGuard {
         SignalGuard {
