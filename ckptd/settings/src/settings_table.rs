@@ -72,7 +72,9 @@ pub const SETTINGS: &[Setting] = &[
         variable: "UNDERSTUDY_TRACKING",
         default: "auto",
         meaning: "Detection of modified pages: `pagemap` (userfaultfd and PAGEMAP_SCAN), `compare` \
-            (with the last copy), or `auto`",
+            (with the last copy), `landings` (`pagemap`, and `compare` for memory that MPI calls \
+            receive to: for a network device that writes into memory by itself and has been \
+            accepted with this value), or `auto`",
         form: Form::Value("HOW"),
     },
     Setting {
@@ -80,9 +82,9 @@ pub const SETTINGS: &[Setting] = &[
         default: "auto",
         meaning: "Network of the MPI library between nodes: `native` is the library's own choice, \
             such as InfiniBand, and checkpoints then compare all memory if the node has a device \
-            that writes into memory by itself; `tcp` is TCP; `auto` is `tcp`, and a message names \
-            devices that are not used. Selections of yours (`OMPI_MCA_pml`, `UCX_TLS`, \
-            `FI_PROVIDER`) take precedence",
+            that writes into memory by itself, unless UNDERSTUDY_TRACKING is `landings`; `tcp` is \
+            TCP; `auto` is `tcp`, and a message names devices that are not used. Selections of \
+            yours (`OMPI_MCA_pml`, `UCX_TLS`, `FI_PROVIDER`) take precedence",
         form: Form::Value("auto|native|tcp"),
     },
     Setting {

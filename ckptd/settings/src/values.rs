@@ -361,8 +361,11 @@ pub(super) fn tracking(text: &str) -> Result<Tracking, String> {
     match text {
         "auto" => Ok(Tracking::Auto),
         "pagemap" => Ok(Tracking::PagemapScan),
+        "landings" => Ok(Tracking::Landings),
         "compare" => Ok(Tracking::Compare),
-        _ => Err(format!("`{text}` is none of `auto`, `pagemap`, `compare`")),
+        _ => Err(format!(
+            "`{text}` is none of `auto`, `pagemap`, `compare`, `landings`"
+        )),
     }
 }
 

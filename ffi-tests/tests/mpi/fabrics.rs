@@ -95,6 +95,16 @@ fn with_the_native_fabric_all_memory_is_compared() {
     }
 }
 
+/// A site that has accepted its network may choose this tracking.
+#[test]
+#[ignore = "a variant: make test-all"]
+fn with_landings_not_all_memory_is_compared() {
+    let options = ["--fabric", "native", "--tracking", "landings"];
+    if let Some(errors) = run_with_device(&paths::example("heat2d"), |job| job, &options) {
+        assert_lines(&errors, &[]);
+    }
+}
+
 #[test]
 #[ignore = "a variant: make test-all"]
 fn tcp_that_is_set_is_used_without_a_line() {

@@ -6,6 +6,7 @@
 mod conformance;
 mod fabrics;
 mod fortran;
+mod landings;
 mod large;
 mod mpi4py;
 mod multiple;

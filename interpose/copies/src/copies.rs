@@ -10,7 +10,7 @@
 //!   process;
 //! * `replica_state`: the value with this state in the crate's `Runtime`;
 //! * `own_replica`, `adoption`, `preparation`, `commitment`, `claim`, `saved_state`,
-//!   `deduplication`, `deferred`, `window_tracking`: the operations.
+//!   `deduplication`, `deferred`, `exposed_pages`: the operations.
 
 mod adoption;
 mod buddies;
@@ -19,6 +19,7 @@ mod claim;
 mod commitment;
 mod deduplication;
 mod deferred;
+mod exposed_pages;
 mod own_replica;
 mod page_queries;
 pub mod parity_transfer;
@@ -33,7 +34,6 @@ mod replica_state;
 mod replicas;
 mod saved_state;
 mod transfer;
-mod window_tracking;
 
 pub use adoption::{AdoptedReplicas, adopt, job_state_of_predecessor, read_passed_store};
 pub use claim::claim;
@@ -43,6 +43,7 @@ pub use commitment::{
 };
 pub use deduplication::share_equal_pages;
 pub use deferred::{can_defer, defer, lacking_layers, needs_checkpoint};
+pub use exposed_pages::{expose_landings, expose_only_open, expose_windows};
 pub use own_replica::{
     committed_age, committed_epoch, discard_all, next_epoch, replace_own, replicas, try_replicas,
 };
@@ -54,4 +55,3 @@ pub(crate) use replica_state::ReplicaState;
 pub use replicas::Replicas;
 pub use saved_state::{SavedState, decode, encode};
 pub use transfer::{Payload, Transfer};
-pub use window_tracking::{expose_only_windows, expose_windows};

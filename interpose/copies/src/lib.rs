@@ -30,5 +30,5 @@ use understudy_base::{
 };
 use understudy_job::{control_messages, disk, max_allreduce, peers, reinit, world};
 use understudy_journal::journal;
-use understudy_objects::{drained, objects, requests};
+use understudy_objects::{drained, handles, objects, requests};
 use understudy_program::user;

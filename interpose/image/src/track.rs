@@ -42,7 +42,7 @@ pub enum TrackError {
 #[derive(Debug)]
 pub struct SelectedTracker {
     pub tracker: Tracker,
-    /// Reason why [`Tracking::Auto`] selected comparison.
+    /// Reason why comparison was selected without being requested.
     pub fallback: Option<TrackError>,
 }
 
@@ -84,8 +84,8 @@ impl Tracker {
     /// Sets tracking up.
     ///
     /// # Errors
-    /// Fails if the requested tracker is not available; for [`Tracking::Auto`] only if the page map
-    /// cannot be opened.
+    /// Fails if the requested tracker is not available; for [`Tracking::Auto`] and
+    /// [`Tracking::Landings`] only if the page map cannot be opened.
     pub fn select(choice: Tracking) -> Result<SelectedTracker, TrackError> {
         Self::select_with_failure(choice, None)
     }
@@ -100,7 +100,9 @@ impl Tracker {
     ) -> Result<SelectedTracker, TrackError> {
         let open = || ScanTracker::open().map(Self::PagemapScan);
         let selected = match choice {
-            Tracking::Auto | Tracking::PagemapScan => failure.map_or_else(open, Err),
+            Tracking::Auto | Tracking::PagemapScan | Tracking::Landings => {
+                failure.map_or_else(open, Err)
+            }
             Tracking::Compare => CompareTracker::open().map(Self::Compare),
         };
         match selected {
@@ -108,10 +110,12 @@ impl Tracker {
                 tracker,
                 fallback: None,
             }),
-            Err(error) if choice == Tracking::Auto => Ok(SelectedTracker {
-                tracker: Self::Compare(CompareTracker::open()?),
-                fallback: Some(error),
-            }),
+            Err(error) if matches!(choice, Tracking::Auto | Tracking::Landings) => {
+                Ok(SelectedTracker {
+                    tracker: Self::Compare(CompareTracker::open()?),
+                    fallback: Some(error),
+                })
+            }
             Err(error) => Err(error),
         }
     }

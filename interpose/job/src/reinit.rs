@@ -38,7 +38,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use understudy_mpi::side::{self, Snapshot};
-use understudy_mpi::{call, library};
+use understudy_mpi::{call, landings, library};
 use understudy_wire::line::{ToManager, ToProcess};
 
 /// Actions of a process that waits for its first MPI instance.
@@ -301,6 +301,7 @@ fn enter(rt: &Runtime, begin: InstanceIdentity) -> Option<c_int> {
     // Later initialisations would print the output of the first one once more.
     user::show_library_output(begin.generation == Generation(0));
     let began = Instant::now();
+    landings::begin_instance();
     call::enter_instance(begin.generation);
     let (level, mut provided) = {
         let mut state = rt.reinit.instance.borrow_mut();

@@ -14,6 +14,7 @@ pub mod comm;
 pub mod error;
 pub mod exit_word;
 pub mod in_flight;
+pub mod landings;
 pub mod library;
 pub mod plain;
 mod procedures;

@@ -5,6 +5,8 @@ use std::ffi::c_int;
 
 include!("generated/real_types.rs");
 
+/// Root of a collective of an intercommunicator, in the root itself.
+pub const ROOT: c_int = -4;
 pub const PROC_NULL: c_int = -2;
 pub const ANY_SOURCE: c_int = -1;
 pub const ANY_TAG: c_int = -1;

@@ -102,6 +102,7 @@ pub fn take(rt: &Runtime) -> Result<(), Rewound> {
     } = {
         let keep = &mut *copies::replicas(rt);
         let (tracker, store, own) = (&mut keep.tracker, &mut keep.store, &keep.own.image);
+        copies::expose_landings(tracker);
         capture(
             tracker,
             &state.layout,
@@ -116,7 +117,7 @@ pub fn take(rt: &Runtime) -> Result<(), Rewound> {
         )
     }
     .unwrap_or_else(|error| abort_with_error(rt, message::MEMORY_NOT_SAVED, &error));
-    copies::expose_only_windows(rt);
+    copies::expose_only_open(rt);
     let copy_ns = events::nanoseconds(scan);
     let encoded = copies::encode(rt, &frame, &state);
     if let Some(number) = dynamic::record_capture(rt) {

@@ -19,6 +19,7 @@ mod exit_statuses;
 mod fortran;
 mod header;
 mod kind;
+mod landing;
 mod large;
 mod length;
 mod line_breaking;

@@ -2,6 +2,7 @@
 //!
 //! Handlers call `real::PMPI_NAME(…)`, which jumps to the address in a table.
 
+use crate::landing;
 use crate::model::{Handle, Procedure, Table};
 use crate::types::{self, Side};
 use crate::types::{ALLOW, CALLBACKS};
@@ -46,28 +47,75 @@ fn functions(out: &mut String, table: &Table) {
         .iter()
         .map(|handle| format!("Real{}", handle.name()))
         .collect();
-    let _ = write!(
-        out,
-        "\n/// The real library's procedures.\n{ALLOW}pub mod real {{\n\
-         \x20   use super::callbacks::*;\n\
+    let imports = format!(
+        "\x20   use super::callbacks::*;\n\
          \x20   use crate::real_types::{{{}, Status}};\n\
          \x20   use core::ffi::{{c_char, c_double, c_int, c_void}};\n",
         names.join(", ")
     );
+    let (mut public, mut unnoted) = (String::new(), String::new());
     for (slot, procedure) in table.procedures.iter().enumerate() {
-        let words = stack_words(procedure);
-        let _ = write!(
-            out,
-            "    #[unsafe(naked)]\n\
-             \x20   pub unsafe extern \"C\" fn {}({}) -> {} {{\n\
-             \x20       crate::call::through!(super::PROCEDURES, {slot}, call_{words})\n\
-             \x20   }}\n",
-            procedure.real_name(),
-            types::parameter_list(procedure, Side::Real),
-            types::return_type(procedure, Side::Real),
-        );
+        let landings = landing::statements(procedure);
+        if landings.is_empty() {
+            call(&mut public, slot, procedure);
+        } else {
+            call(&mut unnoted, slot, procedure);
+            noting_call(&mut public, procedure, &landings);
+        }
     }
-    out.push_str("}\n");
+    let _ = write!(
+        out,
+        "\n/// The real library's procedures.\n{ALLOW}pub mod real {{\n{imports}\
+         \x20   use super::unnoted;\n\
+         \x20   use crate::abi::{{degrees, members}};\n\
+         \x20   use crate::landings::{{self, Duration}};\n{public}}}\n\
+         \n/// The real library's procedures with receive buffers.\n{ALLOW}mod unnoted {{\n\
+         {imports}{unnoted}}}\n"
+    );
+}
+
+/// Writes a function that jumps to a procedure.
+fn call(out: &mut String, slot: usize, procedure: &Procedure) {
+    let words = stack_words(procedure);
+    let _ = write!(
+        out,
+        "    #[unsafe(naked)]\n\
+         \x20   pub unsafe extern \"C\" fn {} {{\n\
+         \x20       crate::call::through!(super::PROCEDURES, {slot}, call_{words})\n\
+         \x20   }}\n",
+        signature(procedure)
+    );
+}
+
+/// Writes a function that executes `landings`, and then calls a procedure.
+fn noting_call(out: &mut String, procedure: &Procedure, landings: &[String]) {
+    let arguments: Vec<String> = procedure.parameters.iter().map(types::identifier).collect();
+    let _ = write!(
+        out,
+        "    #[inline]\n\
+         \x20   pub unsafe extern \"C\" fn {} {{\n\
+         \x20       // SAFETY: the caller's arguments.\n\
+         \x20       unsafe {{\n{}\
+         \x20           unnoted::{}({})\n\
+         \x20       }}\n\
+         \x20   }}\n",
+        signature(procedure),
+        landings
+            .iter()
+            .map(|line| format!("            {line}\n"))
+            .collect::<String>(),
+        procedure.real_name(),
+        arguments.join(", ")
+    );
+}
+
+fn signature(procedure: &Procedure) -> String {
+    format!(
+        "{}({}) -> {}",
+        procedure.real_name(),
+        types::parameter_list(procedure, Side::Real),
+        types::return_type(procedure, Side::Real),
+    )
 }
 
 fn callbacks(out: &mut String) {

@@ -1,5 +1,6 @@
 //! Memory that the next checkpoint needs in this process.
 
+use super::exposed_pages::expose_landings;
 use super::own_replica::replicas;
 use super::replicas::Replicas;
 use crate::Runtime;
@@ -35,5 +36,6 @@ fn free_and_count(keep: &mut Replicas) -> Option<u64> {
     }
     let layout = Layout::read_self(user::zones()).ok()?;
     let (tracker, image) = (&mut keep.tracker, &keep.own.image);
+    expose_landings(tracker);
     tracker.count_changed(&layout, image, &keep.store).ok()
 }

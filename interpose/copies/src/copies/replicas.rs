@@ -11,10 +11,12 @@ use crate::fault::MissingFeature;
 use crate::{fault, process_info, system_calls, world};
 use std::time::Instant;
 use understudy_catalogue::message;
+use understudy_formats::pages::Tracking;
 use understudy_image::helper::Helper;
 use understudy_image::store::PageStore;
 use understudy_image::track::{TrackError, Tracker};
 use understudy_job::Runtime;
+use understudy_mpi::landings;
 use understudy_policy::query_policy::QueryHistory;
 
 /// Replicas in this process, and the means to create the next ones.
@@ -55,11 +57,10 @@ impl Replicas {
     pub(super) fn new(rt: &Runtime) -> Replicas {
         let (store, persistent) = persistent_store::new_store()
             .unwrap_or_else(|error| abort_with_error(rt, message::NO_MEMORY_FOR_REPLICAS, &error));
-        let selected =
-            Tracker::select_with_failure(process_info::config().tracking, simulated_failure())
-                .unwrap_or_else(|error| {
-                    abort_with_error(rt, message::TRACKING_UNAVAILABLE, &error)
-                });
+        let tracking = process_info::config().tracking;
+        let selected = Tracker::select_with_failure(tracking, simulated_failure())
+            .unwrap_or_else(|error| abort_with_error(rt, message::TRACKING_UNAVAILABLE, &error));
+        landings::set_noted(tracking == Tracking::Landings && selected.fallback.is_none());
         if let Some(why) = selected.fallback {
             log::info!(
                 "{}",

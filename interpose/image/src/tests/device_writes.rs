@@ -1,7 +1,7 @@
 //! Writes of a device into pinned memory, which the kernel's write tracking does not report.
 //!
 //! Buffers that are registered with io_uring (io_uring_register(2)) are pinned with the flags that
-//! a driver of an RDMA network uses (`FOLL_WRITE | FOLL_LONGTERM`, `ib_umem_get` of Linux), and
+//! a driver of an RDMA network uses (FOLL_WRITE and FOLL_LONGTERM, ib_umem_get of Linux), and
 //! `IORING_OP_READ_FIXED` writes to the pinned pages through the kernel's own mapping, as a device
 //! does. No network device is necessary.
 
@@ -256,7 +256,7 @@ fn writes_by_read_and_process_vm_writev_to_pinned_pages_count() {
     assert_eq!((tracked.written(), tracked.user.read(3)), (PAGES, 9));
 }
 
-/// A capture and a rollback miss what a device has written, unless the pages are compared.
+/// Captures and rollbacks miss what a device has written, unless pages are compared.
 #[test]
 fn exposed_pages_are_captured_and_rolled_back_after_a_device_has_written() {
     let user = TestProgram::new();

@@ -708,6 +708,9 @@ pub mod real {
         Status
     };
     use core::ffi::{c_char, c_double, c_int, c_void};
+    use super::unnoted;
+    use crate::abi::{degrees, members};
+    use crate::landings::{self, Duration};
     #[unsafe(naked)]
     pub unsafe extern "C" fn PMPI_Abort(comm: RealComm, errorcode: c_int) -> c_int {
         crate::call::through!(super::PROCEDURES, 0, call_0)
@@ -984,7 +987,7 @@ pub mod real {
     ) -> c_int {
         crate::call::through!(super::PROCEDURES, 47, call_1)
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Imrecv(
         buf: *mut c_void,
         count: c_int,
@@ -992,9 +995,20 @@ pub mod real {
         message: *mut RealMessage,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 48, call_0)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(buf) {
+                landings::note(
+                    Duration::Operation,
+                    buf,
+                    landings::count_of(i64::from(count)),
+                    datatype
+                );
+            }
+            unnoted::PMPI_Imrecv(buf, count, datatype, message, request)
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Irecv(
         buf: *mut c_void,
         count: c_int,
@@ -1004,7 +1018,18 @@ pub mod real {
         comm: RealComm,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 49, call_1)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(buf) {
+                landings::note(
+                    Duration::Operation,
+                    buf,
+                    landings::count_of(i64::from(count)),
+                    datatype
+                );
+            }
+            unnoted::PMPI_Irecv(buf, count, datatype, source, tag, comm, request)
+        }
     }
     #[unsafe(naked)]
     pub unsafe extern "C" fn PMPI_Irsend(
@@ -1030,7 +1055,7 @@ pub mod real {
     ) -> c_int {
         crate::call::through!(super::PROCEDURES, 51, call_1)
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Isendrecv(
         sendbuf: *const c_void,
         sendcount: c_int,
@@ -1045,9 +1070,33 @@ pub mod real {
         comm: RealComm,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 52, call_6)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(
+                    Duration::Operation,
+                    recvbuf,
+                    landings::count_of(i64::from(recvcount)),
+                    recvtype
+                );
+            }
+            unnoted::PMPI_Isendrecv(
+                sendbuf,
+                sendcount,
+                sendtype,
+                dest,
+                sendtag,
+                recvbuf,
+                recvcount,
+                recvtype,
+                source,
+                recvtag,
+                comm,
+                request
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Isendrecv_replace(
         buf: *mut c_void,
         count: c_int,
@@ -1059,7 +1108,28 @@ pub mod real {
         comm: RealComm,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 53, call_3)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(buf) {
+                landings::note(
+                    Duration::Operation,
+                    buf,
+                    landings::count_of(i64::from(count)),
+                    datatype
+                );
+            }
+            unnoted::PMPI_Isendrecv_replace(
+                buf,
+                count,
+                datatype,
+                dest,
+                sendtag,
+                source,
+                recvtag,
+                comm,
+                request
+            )
+        }
     }
     #[unsafe(naked)]
     pub unsafe extern "C" fn PMPI_Issend(
@@ -1073,7 +1143,7 @@ pub mod real {
     ) -> c_int {
         crate::call::through!(super::PROCEDURES, 54, call_1)
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Mrecv(
         buf: *mut c_void,
         count: c_int,
@@ -1081,9 +1151,20 @@ pub mod real {
         message: *mut RealMessage,
         status: *mut Status
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 55, call_0)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(buf) {
+                landings::note(
+                    Duration::Operation,
+                    buf,
+                    landings::count_of(i64::from(count)),
+                    datatype
+                );
+            }
+            unnoted::PMPI_Mrecv(buf, count, datatype, message, status)
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Recv(
         buf: *mut c_void,
         count: c_int,
@@ -1093,7 +1174,18 @@ pub mod real {
         comm: RealComm,
         status: *mut Status
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 56, call_1)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(buf) {
+                landings::note(
+                    Duration::Operation,
+                    buf,
+                    landings::count_of(i64::from(count)),
+                    datatype
+                );
+            }
+            unnoted::PMPI_Recv(buf, count, datatype, source, tag, comm, status)
+        }
     }
     #[unsafe(naked)]
     pub unsafe extern "C" fn PMPI_Rsend(
@@ -1117,7 +1209,7 @@ pub mod real {
     ) -> c_int {
         crate::call::through!(super::PROCEDURES, 58, call_0)
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Sendrecv(
         sendbuf: *const c_void,
         sendcount: c_int,
@@ -1132,9 +1224,33 @@ pub mod real {
         comm: RealComm,
         status: *mut Status
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 59, call_6)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(
+                    Duration::Operation,
+                    recvbuf,
+                    landings::count_of(i64::from(recvcount)),
+                    recvtype
+                );
+            }
+            unnoted::PMPI_Sendrecv(
+                sendbuf,
+                sendcount,
+                sendtype,
+                dest,
+                sendtag,
+                recvbuf,
+                recvcount,
+                recvtype,
+                source,
+                recvtag,
+                comm,
+                status
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Sendrecv_replace(
         buf: *mut c_void,
         count: c_int,
@@ -1146,7 +1262,28 @@ pub mod real {
         comm: RealComm,
         status: *mut Status
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 60, call_3)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(buf) {
+                landings::note(
+                    Duration::Operation,
+                    buf,
+                    landings::count_of(i64::from(count)),
+                    datatype
+                );
+            }
+            unnoted::PMPI_Sendrecv_replace(
+                buf,
+                count,
+                datatype,
+                dest,
+                sendtag,
+                source,
+                recvtag,
+                comm,
+                status
+            )
+        }
     }
     #[unsafe(naked)]
     pub unsafe extern "C" fn PMPI_Ssend(
@@ -1182,7 +1319,7 @@ pub mod real {
     ) -> c_int {
         crate::call::through!(super::PROCEDURES, 64, call_1)
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Recv_init(
         buf: *mut c_void,
         count: c_int,
@@ -1192,7 +1329,18 @@ pub mod real {
         comm: RealComm,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 65, call_1)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(buf) {
+                landings::note(
+                    Duration::Instance,
+                    buf,
+                    landings::count_of(i64::from(count)),
+                    datatype
+                );
+            }
+            unnoted::PMPI_Recv_init(buf, count, datatype, source, tag, comm, request)
+        }
     }
     #[unsafe(naked)]
     pub unsafe extern "C" fn PMPI_Rsend_init(
@@ -1258,7 +1406,7 @@ pub mod real {
     ) -> c_int {
         crate::call::through!(super::PROCEDURES, 72, call_0)
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Precv_init(
         buf: *mut c_void,
         partitions: c_int,
@@ -1270,7 +1418,28 @@ pub mod real {
         info: RealInfo,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 73, call_3)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(buf) {
+                landings::note(
+                    Duration::Instance,
+                    buf,
+                    landings::count_of(i64::from(partitions) * count),
+                    datatype
+                );
+            }
+            unnoted::PMPI_Precv_init(
+                buf,
+                partitions,
+                count,
+                datatype,
+                source,
+                tag,
+                comm,
+                info,
+                request
+            )
+        }
     }
     #[unsafe(naked)]
     pub unsafe extern "C" fn PMPI_Psend_init(
@@ -1629,7 +1798,7 @@ pub mod real {
     ) -> c_int {
         crate::call::through!(super::PROCEDURES, 112, call_1)
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Allgather(
         sendbuf: *const c_void,
         sendcount: c_int,
@@ -1639,9 +1808,28 @@ pub mod real {
         recvtype: RealDatatype,
         comm: RealComm
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 113, call_1)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(
+                    Duration::Operation,
+                    recvbuf,
+                    landings::count_of(i64::from(recvcount) * members(comm) as i64),
+                    recvtype
+                );
+            }
+            unnoted::PMPI_Allgather(
+                sendbuf,
+                sendcount,
+                sendtype,
+                recvbuf,
+                recvcount,
+                recvtype,
+                comm
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Allgather_c(
         sendbuf: *const c_void,
         sendcount: i64,
@@ -1651,9 +1839,28 @@ pub mod real {
         recvtype: RealDatatype,
         comm: RealComm
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 114, call_1)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(
+                    Duration::Operation,
+                    recvbuf,
+                    landings::count_of(recvcount * members(comm) as i64),
+                    recvtype
+                );
+            }
+            unnoted::PMPI_Allgather_c(
+                sendbuf,
+                sendcount,
+                sendtype,
+                recvbuf,
+                recvcount,
+                recvtype,
+                comm
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Allgatherv(
         sendbuf: *const c_void,
         sendcount: c_int,
@@ -1664,9 +1871,29 @@ pub mod real {
         recvtype: RealDatatype,
         comm: RealComm
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 115, call_2)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(
+                    Duration::Operation,
+                    recvbuf,
+                    landings::span(recvcounts, displs, members(comm)),
+                    recvtype
+                );
+            }
+            unnoted::PMPI_Allgatherv(
+                sendbuf,
+                sendcount,
+                sendtype,
+                recvbuf,
+                recvcounts,
+                displs,
+                recvtype,
+                comm
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Allgatherv_c(
         sendbuf: *const c_void,
         sendcount: i64,
@@ -1677,9 +1904,29 @@ pub mod real {
         recvtype: RealDatatype,
         comm: RealComm
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 116, call_2)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(
+                    Duration::Operation,
+                    recvbuf,
+                    landings::span(recvcounts, displs, members(comm)),
+                    recvtype
+                );
+            }
+            unnoted::PMPI_Allgatherv_c(
+                sendbuf,
+                sendcount,
+                sendtype,
+                recvbuf,
+                recvcounts,
+                displs,
+                recvtype,
+                comm
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Allreduce(
         sendbuf: *const c_void,
         recvbuf: *mut c_void,
@@ -1688,9 +1935,20 @@ pub mod real {
         op: RealOp,
         comm: RealComm
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 117, call_0)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(
+                    Duration::Operation,
+                    recvbuf,
+                    landings::count_of(i64::from(count)),
+                    datatype
+                );
+            }
+            unnoted::PMPI_Allreduce(sendbuf, recvbuf, count, datatype, op, comm)
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Allreduce_c(
         sendbuf: *const c_void,
         recvbuf: *mut c_void,
@@ -1699,9 +1957,15 @@ pub mod real {
         op: RealOp,
         comm: RealComm
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 118, call_0)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(Duration::Operation, recvbuf, landings::count_of(count), datatype);
+            }
+            unnoted::PMPI_Allreduce_c(sendbuf, recvbuf, count, datatype, op, comm)
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Alltoall(
         sendbuf: *const c_void,
         sendcount: c_int,
@@ -1711,9 +1975,20 @@ pub mod real {
         recvtype: RealDatatype,
         comm: RealComm
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 119, call_1)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(
+                    Duration::Operation,
+                    recvbuf,
+                    landings::count_of(i64::from(recvcount) * members(comm) as i64),
+                    recvtype
+                );
+            }
+            unnoted::PMPI_Alltoall(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm)
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Alltoall_c(
         sendbuf: *const c_void,
         sendcount: i64,
@@ -1723,9 +1998,28 @@ pub mod real {
         recvtype: RealDatatype,
         comm: RealComm
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 120, call_1)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(
+                    Duration::Operation,
+                    recvbuf,
+                    landings::count_of(recvcount * members(comm) as i64),
+                    recvtype
+                );
+            }
+            unnoted::PMPI_Alltoall_c(
+                sendbuf,
+                sendcount,
+                sendtype,
+                recvbuf,
+                recvcount,
+                recvtype,
+                comm
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Alltoallv(
         sendbuf: *const c_void,
         sendcounts: *const c_int,
@@ -1737,9 +2031,30 @@ pub mod real {
         recvtype: RealDatatype,
         comm: RealComm
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 121, call_3)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(
+                    Duration::Operation,
+                    recvbuf,
+                    landings::span(recvcounts, rdispls, members(comm)),
+                    recvtype
+                );
+            }
+            unnoted::PMPI_Alltoallv(
+                sendbuf,
+                sendcounts,
+                sdispls,
+                sendtype,
+                recvbuf,
+                recvcounts,
+                rdispls,
+                recvtype,
+                comm
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Alltoallv_c(
         sendbuf: *const c_void,
         sendcounts: *const i64,
@@ -1751,9 +2066,30 @@ pub mod real {
         recvtype: RealDatatype,
         comm: RealComm
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 122, call_3)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(
+                    Duration::Operation,
+                    recvbuf,
+                    landings::span(recvcounts, rdispls, members(comm)),
+                    recvtype
+                );
+            }
+            unnoted::PMPI_Alltoallv_c(
+                sendbuf,
+                sendcounts,
+                sdispls,
+                sendtype,
+                recvbuf,
+                recvcounts,
+                rdispls,
+                recvtype,
+                comm
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Alltoallw(
         sendbuf: *const c_void,
         sendcounts: *const c_int,
@@ -1765,9 +2101,30 @@ pub mod real {
         recvtypes: *const RealDatatype,
         comm: RealComm
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 123, call_3)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note_blocks(
+                    Duration::Operation,
+                    recvbuf,
+                    (recvcounts, rdispls, recvtypes),
+                    members(comm)
+                );
+            }
+            unnoted::PMPI_Alltoallw(
+                sendbuf,
+                sendcounts,
+                sdispls,
+                sendtypes,
+                recvbuf,
+                recvcounts,
+                rdispls,
+                recvtypes,
+                comm
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Alltoallw_c(
         sendbuf: *const c_void,
         sendcounts: *const i64,
@@ -1779,13 +2136,34 @@ pub mod real {
         recvtypes: *const RealDatatype,
         comm: RealComm
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 124, call_3)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note_blocks(
+                    Duration::Operation,
+                    recvbuf,
+                    (recvcounts, rdispls, recvtypes),
+                    members(comm)
+                );
+            }
+            unnoted::PMPI_Alltoallw_c(
+                sendbuf,
+                sendcounts,
+                sdispls,
+                sendtypes,
+                recvbuf,
+                recvcounts,
+                rdispls,
+                recvtypes,
+                comm
+            )
+        }
     }
     #[unsafe(naked)]
     pub unsafe extern "C" fn PMPI_Barrier(comm: RealComm) -> c_int {
         crate::call::through!(super::PROCEDURES, 125, call_0)
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Bcast(
         buffer: *mut c_void,
         count: c_int,
@@ -1793,9 +2171,20 @@ pub mod real {
         root: c_int,
         comm: RealComm
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 126, call_0)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(buffer) && root >= 0 {
+                landings::note(
+                    Duration::Operation,
+                    buffer,
+                    landings::count_of(i64::from(count)),
+                    datatype
+                );
+            }
+            unnoted::PMPI_Bcast(buffer, count, datatype, root, comm)
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Bcast_c(
         buffer: *mut c_void,
         count: i64,
@@ -1803,9 +2192,15 @@ pub mod real {
         root: c_int,
         comm: RealComm
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 127, call_0)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(buffer) && root >= 0 {
+                landings::note(Duration::Operation, buffer, landings::count_of(count), datatype);
+            }
+            unnoted::PMPI_Bcast_c(buffer, count, datatype, root, comm)
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Exscan(
         sendbuf: *const c_void,
         recvbuf: *mut c_void,
@@ -1814,9 +2209,20 @@ pub mod real {
         op: RealOp,
         comm: RealComm
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 128, call_0)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(
+                    Duration::Operation,
+                    recvbuf,
+                    landings::count_of(i64::from(count)),
+                    datatype
+                );
+            }
+            unnoted::PMPI_Exscan(sendbuf, recvbuf, count, datatype, op, comm)
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Exscan_c(
         sendbuf: *const c_void,
         recvbuf: *mut c_void,
@@ -1825,9 +2231,15 @@ pub mod real {
         op: RealOp,
         comm: RealComm
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 129, call_0)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(Duration::Operation, recvbuf, landings::count_of(count), datatype);
+            }
+            unnoted::PMPI_Exscan_c(sendbuf, recvbuf, count, datatype, op, comm)
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Gather(
         sendbuf: *const c_void,
         sendcount: c_int,
@@ -1838,9 +2250,29 @@ pub mod real {
         root: c_int,
         comm: RealComm
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 130, call_2)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) && landings::is_root(comm, root) {
+                landings::note(
+                    Duration::Operation,
+                    recvbuf,
+                    landings::count_of(i64::from(recvcount) * members(comm) as i64),
+                    recvtype
+                );
+            }
+            unnoted::PMPI_Gather(
+                sendbuf,
+                sendcount,
+                sendtype,
+                recvbuf,
+                recvcount,
+                recvtype,
+                root,
+                comm
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Gather_c(
         sendbuf: *const c_void,
         sendcount: i64,
@@ -1851,9 +2283,29 @@ pub mod real {
         root: c_int,
         comm: RealComm
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 131, call_2)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) && landings::is_root(comm, root) {
+                landings::note(
+                    Duration::Operation,
+                    recvbuf,
+                    landings::count_of(recvcount * members(comm) as i64),
+                    recvtype
+                );
+            }
+            unnoted::PMPI_Gather_c(
+                sendbuf,
+                sendcount,
+                sendtype,
+                recvbuf,
+                recvcount,
+                recvtype,
+                root,
+                comm
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Gatherv(
         sendbuf: *const c_void,
         sendcount: c_int,
@@ -1865,9 +2317,30 @@ pub mod real {
         root: c_int,
         comm: RealComm
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 132, call_3)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) && landings::is_root(comm, root) {
+                landings::note(
+                    Duration::Operation,
+                    recvbuf,
+                    landings::span(recvcounts, displs, members(comm)),
+                    recvtype
+                );
+            }
+            unnoted::PMPI_Gatherv(
+                sendbuf,
+                sendcount,
+                sendtype,
+                recvbuf,
+                recvcounts,
+                displs,
+                recvtype,
+                root,
+                comm
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Gatherv_c(
         sendbuf: *const c_void,
         sendcount: i64,
@@ -1879,9 +2352,30 @@ pub mod real {
         root: c_int,
         comm: RealComm
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 133, call_3)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) && landings::is_root(comm, root) {
+                landings::note(
+                    Duration::Operation,
+                    recvbuf,
+                    landings::span(recvcounts, displs, members(comm)),
+                    recvtype
+                );
+            }
+            unnoted::PMPI_Gatherv_c(
+                sendbuf,
+                sendcount,
+                sendtype,
+                recvbuf,
+                recvcounts,
+                displs,
+                recvtype,
+                root,
+                comm
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Neighbor_allgather(
         sendbuf: *const c_void,
         sendcount: c_int,
@@ -1891,9 +2385,28 @@ pub mod real {
         recvtype: RealDatatype,
         comm: RealComm
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 134, call_1)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(
+                    Duration::Operation,
+                    recvbuf,
+                    landings::count_of(i64::from(recvcount) * degrees(comm).0 as i64),
+                    recvtype
+                );
+            }
+            unnoted::PMPI_Neighbor_allgather(
+                sendbuf,
+                sendcount,
+                sendtype,
+                recvbuf,
+                recvcount,
+                recvtype,
+                comm
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Neighbor_allgather_c(
         sendbuf: *const c_void,
         sendcount: i64,
@@ -1903,9 +2416,28 @@ pub mod real {
         recvtype: RealDatatype,
         comm: RealComm
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 135, call_1)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(
+                    Duration::Operation,
+                    recvbuf,
+                    landings::count_of(recvcount * degrees(comm).0 as i64),
+                    recvtype
+                );
+            }
+            unnoted::PMPI_Neighbor_allgather_c(
+                sendbuf,
+                sendcount,
+                sendtype,
+                recvbuf,
+                recvcount,
+                recvtype,
+                comm
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Neighbor_allgatherv(
         sendbuf: *const c_void,
         sendcount: c_int,
@@ -1916,9 +2448,29 @@ pub mod real {
         recvtype: RealDatatype,
         comm: RealComm
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 136, call_2)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(
+                    Duration::Operation,
+                    recvbuf,
+                    landings::span(recvcounts, displs, degrees(comm).0),
+                    recvtype
+                );
+            }
+            unnoted::PMPI_Neighbor_allgatherv(
+                sendbuf,
+                sendcount,
+                sendtype,
+                recvbuf,
+                recvcounts,
+                displs,
+                recvtype,
+                comm
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Neighbor_allgatherv_c(
         sendbuf: *const c_void,
         sendcount: i64,
@@ -1929,9 +2481,29 @@ pub mod real {
         recvtype: RealDatatype,
         comm: RealComm
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 137, call_2)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(
+                    Duration::Operation,
+                    recvbuf,
+                    landings::span(recvcounts, displs, degrees(comm).0),
+                    recvtype
+                );
+            }
+            unnoted::PMPI_Neighbor_allgatherv_c(
+                sendbuf,
+                sendcount,
+                sendtype,
+                recvbuf,
+                recvcounts,
+                displs,
+                recvtype,
+                comm
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Neighbor_alltoall(
         sendbuf: *const c_void,
         sendcount: c_int,
@@ -1941,9 +2513,28 @@ pub mod real {
         recvtype: RealDatatype,
         comm: RealComm
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 138, call_1)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(
+                    Duration::Operation,
+                    recvbuf,
+                    landings::count_of(i64::from(recvcount) * degrees(comm).0 as i64),
+                    recvtype
+                );
+            }
+            unnoted::PMPI_Neighbor_alltoall(
+                sendbuf,
+                sendcount,
+                sendtype,
+                recvbuf,
+                recvcount,
+                recvtype,
+                comm
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Neighbor_alltoall_c(
         sendbuf: *const c_void,
         sendcount: i64,
@@ -1953,9 +2544,28 @@ pub mod real {
         recvtype: RealDatatype,
         comm: RealComm
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 139, call_1)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(
+                    Duration::Operation,
+                    recvbuf,
+                    landings::count_of(recvcount * degrees(comm).0 as i64),
+                    recvtype
+                );
+            }
+            unnoted::PMPI_Neighbor_alltoall_c(
+                sendbuf,
+                sendcount,
+                sendtype,
+                recvbuf,
+                recvcount,
+                recvtype,
+                comm
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Neighbor_alltoallv(
         sendbuf: *const c_void,
         sendcounts: *const c_int,
@@ -1967,9 +2577,30 @@ pub mod real {
         recvtype: RealDatatype,
         comm: RealComm
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 140, call_3)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(
+                    Duration::Operation,
+                    recvbuf,
+                    landings::span(recvcounts, rdispls, degrees(comm).0),
+                    recvtype
+                );
+            }
+            unnoted::PMPI_Neighbor_alltoallv(
+                sendbuf,
+                sendcounts,
+                sdispls,
+                sendtype,
+                recvbuf,
+                recvcounts,
+                rdispls,
+                recvtype,
+                comm
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Neighbor_alltoallv_c(
         sendbuf: *const c_void,
         sendcounts: *const i64,
@@ -1981,9 +2612,30 @@ pub mod real {
         recvtype: RealDatatype,
         comm: RealComm
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 141, call_3)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(
+                    Duration::Operation,
+                    recvbuf,
+                    landings::span(recvcounts, rdispls, degrees(comm).0),
+                    recvtype
+                );
+            }
+            unnoted::PMPI_Neighbor_alltoallv_c(
+                sendbuf,
+                sendcounts,
+                sdispls,
+                sendtype,
+                recvbuf,
+                recvcounts,
+                rdispls,
+                recvtype,
+                comm
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Neighbor_alltoallw(
         sendbuf: *const c_void,
         sendcounts: *const c_int,
@@ -1995,9 +2647,30 @@ pub mod real {
         recvtypes: *const RealDatatype,
         comm: RealComm
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 142, call_3)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note_blocks(
+                    Duration::Operation,
+                    recvbuf,
+                    (recvcounts, rdispls, recvtypes),
+                    degrees(comm).0
+                );
+            }
+            unnoted::PMPI_Neighbor_alltoallw(
+                sendbuf,
+                sendcounts,
+                sdispls,
+                sendtypes,
+                recvbuf,
+                recvcounts,
+                rdispls,
+                recvtypes,
+                comm
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Neighbor_alltoallw_c(
         sendbuf: *const c_void,
         sendcounts: *const i64,
@@ -2009,9 +2682,30 @@ pub mod real {
         recvtypes: *const RealDatatype,
         comm: RealComm
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 143, call_3)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note_blocks(
+                    Duration::Operation,
+                    recvbuf,
+                    (recvcounts, rdispls, recvtypes),
+                    degrees(comm).0
+                );
+            }
+            unnoted::PMPI_Neighbor_alltoallw_c(
+                sendbuf,
+                sendcounts,
+                sdispls,
+                sendtypes,
+                recvbuf,
+                recvcounts,
+                rdispls,
+                recvtypes,
+                comm
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Reduce(
         sendbuf: *const c_void,
         recvbuf: *mut c_void,
@@ -2021,9 +2715,20 @@ pub mod real {
         root: c_int,
         comm: RealComm
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 144, call_1)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) && landings::is_root(comm, root) {
+                landings::note(
+                    Duration::Operation,
+                    recvbuf,
+                    landings::count_of(i64::from(count)),
+                    datatype
+                );
+            }
+            unnoted::PMPI_Reduce(sendbuf, recvbuf, count, datatype, op, root, comm)
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Reduce_c(
         sendbuf: *const c_void,
         recvbuf: *mut c_void,
@@ -2033,9 +2738,15 @@ pub mod real {
         root: c_int,
         comm: RealComm
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 145, call_1)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) && landings::is_root(comm, root) {
+                landings::note(Duration::Operation, recvbuf, landings::count_of(count), datatype);
+            }
+            unnoted::PMPI_Reduce_c(sendbuf, recvbuf, count, datatype, op, root, comm)
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Reduce_scatter(
         sendbuf: *const c_void,
         recvbuf: *mut c_void,
@@ -2044,9 +2755,20 @@ pub mod real {
         op: RealOp,
         comm: RealComm
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 146, call_0)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(
+                    Duration::Operation,
+                    recvbuf,
+                    landings::own(recvcounts, comm),
+                    datatype
+                );
+            }
+            unnoted::PMPI_Reduce_scatter(sendbuf, recvbuf, recvcounts, datatype, op, comm)
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Reduce_scatter_c(
         sendbuf: *const c_void,
         recvbuf: *mut c_void,
@@ -2055,9 +2777,20 @@ pub mod real {
         op: RealOp,
         comm: RealComm
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 147, call_0)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(
+                    Duration::Operation,
+                    recvbuf,
+                    landings::own(recvcounts, comm),
+                    datatype
+                );
+            }
+            unnoted::PMPI_Reduce_scatter_c(sendbuf, recvbuf, recvcounts, datatype, op, comm)
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Reduce_scatter_block(
         sendbuf: *const c_void,
         recvbuf: *mut c_void,
@@ -2066,9 +2799,20 @@ pub mod real {
         op: RealOp,
         comm: RealComm
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 148, call_0)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(
+                    Duration::Operation,
+                    recvbuf,
+                    landings::count_of(i64::from(recvcount)),
+                    datatype
+                );
+            }
+            unnoted::PMPI_Reduce_scatter_block(sendbuf, recvbuf, recvcount, datatype, op, comm)
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Reduce_scatter_block_c(
         sendbuf: *const c_void,
         recvbuf: *mut c_void,
@@ -2077,9 +2821,20 @@ pub mod real {
         op: RealOp,
         comm: RealComm
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 149, call_0)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(
+                    Duration::Operation,
+                    recvbuf,
+                    landings::count_of(recvcount),
+                    datatype
+                );
+            }
+            unnoted::PMPI_Reduce_scatter_block_c(sendbuf, recvbuf, recvcount, datatype, op, comm)
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Scan(
         sendbuf: *const c_void,
         recvbuf: *mut c_void,
@@ -2088,9 +2843,20 @@ pub mod real {
         op: RealOp,
         comm: RealComm
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 150, call_0)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(
+                    Duration::Operation,
+                    recvbuf,
+                    landings::count_of(i64::from(count)),
+                    datatype
+                );
+            }
+            unnoted::PMPI_Scan(sendbuf, recvbuf, count, datatype, op, comm)
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Scan_c(
         sendbuf: *const c_void,
         recvbuf: *mut c_void,
@@ -2099,9 +2865,15 @@ pub mod real {
         op: RealOp,
         comm: RealComm
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 151, call_0)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(Duration::Operation, recvbuf, landings::count_of(count), datatype);
+            }
+            unnoted::PMPI_Scan_c(sendbuf, recvbuf, count, datatype, op, comm)
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Scatter(
         sendbuf: *const c_void,
         sendcount: c_int,
@@ -2112,9 +2884,29 @@ pub mod real {
         root: c_int,
         comm: RealComm
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 152, call_2)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) && root >= 0 {
+                landings::note(
+                    Duration::Operation,
+                    recvbuf,
+                    landings::count_of(i64::from(recvcount)),
+                    recvtype
+                );
+            }
+            unnoted::PMPI_Scatter(
+                sendbuf,
+                sendcount,
+                sendtype,
+                recvbuf,
+                recvcount,
+                recvtype,
+                root,
+                comm
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Scatter_c(
         sendbuf: *const c_void,
         sendcount: i64,
@@ -2125,9 +2917,29 @@ pub mod real {
         root: c_int,
         comm: RealComm
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 153, call_2)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) && root >= 0 {
+                landings::note(
+                    Duration::Operation,
+                    recvbuf,
+                    landings::count_of(recvcount),
+                    recvtype
+                );
+            }
+            unnoted::PMPI_Scatter_c(
+                sendbuf,
+                sendcount,
+                sendtype,
+                recvbuf,
+                recvcount,
+                recvtype,
+                root,
+                comm
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Scatterv(
         sendbuf: *const c_void,
         sendcounts: *const c_int,
@@ -2139,9 +2951,30 @@ pub mod real {
         root: c_int,
         comm: RealComm
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 154, call_3)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) && root >= 0 {
+                landings::note(
+                    Duration::Operation,
+                    recvbuf,
+                    landings::count_of(i64::from(recvcount)),
+                    recvtype
+                );
+            }
+            unnoted::PMPI_Scatterv(
+                sendbuf,
+                sendcounts,
+                displs,
+                sendtype,
+                recvbuf,
+                recvcount,
+                recvtype,
+                root,
+                comm
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Scatterv_c(
         sendbuf: *const c_void,
         sendcounts: *const i64,
@@ -2153,9 +2986,30 @@ pub mod real {
         root: c_int,
         comm: RealComm
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 155, call_3)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) && root >= 0 {
+                landings::note(
+                    Duration::Operation,
+                    recvbuf,
+                    landings::count_of(recvcount),
+                    recvtype
+                );
+            }
+            unnoted::PMPI_Scatterv_c(
+                sendbuf,
+                sendcounts,
+                displs,
+                sendtype,
+                recvbuf,
+                recvcount,
+                recvtype,
+                root,
+                comm
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Iallgather(
         sendbuf: *const c_void,
         sendcount: c_int,
@@ -2166,9 +3020,29 @@ pub mod real {
         comm: RealComm,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 156, call_2)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(
+                    Duration::Operation,
+                    recvbuf,
+                    landings::count_of(i64::from(recvcount) * members(comm) as i64),
+                    recvtype
+                );
+            }
+            unnoted::PMPI_Iallgather(
+                sendbuf,
+                sendcount,
+                sendtype,
+                recvbuf,
+                recvcount,
+                recvtype,
+                comm,
+                request
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Iallgather_c(
         sendbuf: *const c_void,
         sendcount: i64,
@@ -2179,9 +3053,29 @@ pub mod real {
         comm: RealComm,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 157, call_2)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(
+                    Duration::Operation,
+                    recvbuf,
+                    landings::count_of(recvcount * members(comm) as i64),
+                    recvtype
+                );
+            }
+            unnoted::PMPI_Iallgather_c(
+                sendbuf,
+                sendcount,
+                sendtype,
+                recvbuf,
+                recvcount,
+                recvtype,
+                comm,
+                request
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Iallgatherv(
         sendbuf: *const c_void,
         sendcount: c_int,
@@ -2193,9 +3087,30 @@ pub mod real {
         comm: RealComm,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 158, call_3)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(
+                    Duration::Operation,
+                    recvbuf,
+                    landings::span(recvcounts, displs, members(comm)),
+                    recvtype
+                );
+            }
+            unnoted::PMPI_Iallgatherv(
+                sendbuf,
+                sendcount,
+                sendtype,
+                recvbuf,
+                recvcounts,
+                displs,
+                recvtype,
+                comm,
+                request
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Iallgatherv_c(
         sendbuf: *const c_void,
         sendcount: i64,
@@ -2207,9 +3122,30 @@ pub mod real {
         comm: RealComm,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 159, call_3)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(
+                    Duration::Operation,
+                    recvbuf,
+                    landings::span(recvcounts, displs, members(comm)),
+                    recvtype
+                );
+            }
+            unnoted::PMPI_Iallgatherv_c(
+                sendbuf,
+                sendcount,
+                sendtype,
+                recvbuf,
+                recvcounts,
+                displs,
+                recvtype,
+                comm,
+                request
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Iallreduce(
         sendbuf: *const c_void,
         recvbuf: *mut c_void,
@@ -2219,9 +3155,20 @@ pub mod real {
         comm: RealComm,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 160, call_1)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(
+                    Duration::Operation,
+                    recvbuf,
+                    landings::count_of(i64::from(count)),
+                    datatype
+                );
+            }
+            unnoted::PMPI_Iallreduce(sendbuf, recvbuf, count, datatype, op, comm, request)
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Iallreduce_c(
         sendbuf: *const c_void,
         recvbuf: *mut c_void,
@@ -2231,9 +3178,15 @@ pub mod real {
         comm: RealComm,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 161, call_1)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(Duration::Operation, recvbuf, landings::count_of(count), datatype);
+            }
+            unnoted::PMPI_Iallreduce_c(sendbuf, recvbuf, count, datatype, op, comm, request)
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Ialltoall(
         sendbuf: *const c_void,
         sendcount: c_int,
@@ -2244,9 +3197,29 @@ pub mod real {
         comm: RealComm,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 162, call_2)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(
+                    Duration::Operation,
+                    recvbuf,
+                    landings::count_of(i64::from(recvcount) * members(comm) as i64),
+                    recvtype
+                );
+            }
+            unnoted::PMPI_Ialltoall(
+                sendbuf,
+                sendcount,
+                sendtype,
+                recvbuf,
+                recvcount,
+                recvtype,
+                comm,
+                request
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Ialltoall_c(
         sendbuf: *const c_void,
         sendcount: i64,
@@ -2257,9 +3230,29 @@ pub mod real {
         comm: RealComm,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 163, call_2)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(
+                    Duration::Operation,
+                    recvbuf,
+                    landings::count_of(recvcount * members(comm) as i64),
+                    recvtype
+                );
+            }
+            unnoted::PMPI_Ialltoall_c(
+                sendbuf,
+                sendcount,
+                sendtype,
+                recvbuf,
+                recvcount,
+                recvtype,
+                comm,
+                request
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Ialltoallv(
         sendbuf: *const c_void,
         sendcounts: *const c_int,
@@ -2272,9 +3265,31 @@ pub mod real {
         comm: RealComm,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 164, call_4)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(
+                    Duration::Operation,
+                    recvbuf,
+                    landings::span(recvcounts, rdispls, members(comm)),
+                    recvtype
+                );
+            }
+            unnoted::PMPI_Ialltoallv(
+                sendbuf,
+                sendcounts,
+                sdispls,
+                sendtype,
+                recvbuf,
+                recvcounts,
+                rdispls,
+                recvtype,
+                comm,
+                request
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Ialltoallv_c(
         sendbuf: *const c_void,
         sendcounts: *const i64,
@@ -2287,9 +3302,31 @@ pub mod real {
         comm: RealComm,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 165, call_4)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(
+                    Duration::Operation,
+                    recvbuf,
+                    landings::span(recvcounts, rdispls, members(comm)),
+                    recvtype
+                );
+            }
+            unnoted::PMPI_Ialltoallv_c(
+                sendbuf,
+                sendcounts,
+                sdispls,
+                sendtype,
+                recvbuf,
+                recvcounts,
+                rdispls,
+                recvtype,
+                comm,
+                request
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Ialltoallw(
         sendbuf: *const c_void,
         sendcounts: *const c_int,
@@ -2302,9 +3339,31 @@ pub mod real {
         comm: RealComm,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 166, call_4)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note_blocks(
+                    Duration::Operation,
+                    recvbuf,
+                    (recvcounts, rdispls, recvtypes),
+                    members(comm)
+                );
+            }
+            unnoted::PMPI_Ialltoallw(
+                sendbuf,
+                sendcounts,
+                sdispls,
+                sendtypes,
+                recvbuf,
+                recvcounts,
+                rdispls,
+                recvtypes,
+                comm,
+                request
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Ialltoallw_c(
         sendbuf: *const c_void,
         sendcounts: *const i64,
@@ -2317,13 +3376,35 @@ pub mod real {
         comm: RealComm,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 167, call_4)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note_blocks(
+                    Duration::Operation,
+                    recvbuf,
+                    (recvcounts, rdispls, recvtypes),
+                    members(comm)
+                );
+            }
+            unnoted::PMPI_Ialltoallw_c(
+                sendbuf,
+                sendcounts,
+                sdispls,
+                sendtypes,
+                recvbuf,
+                recvcounts,
+                rdispls,
+                recvtypes,
+                comm,
+                request
+            )
+        }
     }
     #[unsafe(naked)]
     pub unsafe extern "C" fn PMPI_Ibarrier(comm: RealComm, request: *mut RealRequest) -> c_int {
         crate::call::through!(super::PROCEDURES, 168, call_0)
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Ibcast(
         buffer: *mut c_void,
         count: c_int,
@@ -2332,9 +3413,20 @@ pub mod real {
         comm: RealComm,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 169, call_0)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(buffer) && root >= 0 {
+                landings::note(
+                    Duration::Operation,
+                    buffer,
+                    landings::count_of(i64::from(count)),
+                    datatype
+                );
+            }
+            unnoted::PMPI_Ibcast(buffer, count, datatype, root, comm, request)
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Ibcast_c(
         buffer: *mut c_void,
         count: i64,
@@ -2343,9 +3435,15 @@ pub mod real {
         comm: RealComm,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 170, call_0)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(buffer) && root >= 0 {
+                landings::note(Duration::Operation, buffer, landings::count_of(count), datatype);
+            }
+            unnoted::PMPI_Ibcast_c(buffer, count, datatype, root, comm, request)
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Iexscan(
         sendbuf: *const c_void,
         recvbuf: *mut c_void,
@@ -2355,9 +3453,20 @@ pub mod real {
         comm: RealComm,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 171, call_1)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(
+                    Duration::Operation,
+                    recvbuf,
+                    landings::count_of(i64::from(count)),
+                    datatype
+                );
+            }
+            unnoted::PMPI_Iexscan(sendbuf, recvbuf, count, datatype, op, comm, request)
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Iexscan_c(
         sendbuf: *const c_void,
         recvbuf: *mut c_void,
@@ -2367,9 +3476,15 @@ pub mod real {
         comm: RealComm,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 172, call_1)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(Duration::Operation, recvbuf, landings::count_of(count), datatype);
+            }
+            unnoted::PMPI_Iexscan_c(sendbuf, recvbuf, count, datatype, op, comm, request)
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Igather(
         sendbuf: *const c_void,
         sendcount: c_int,
@@ -2381,9 +3496,30 @@ pub mod real {
         comm: RealComm,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 173, call_3)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) && landings::is_root(comm, root) {
+                landings::note(
+                    Duration::Operation,
+                    recvbuf,
+                    landings::count_of(i64::from(recvcount) * members(comm) as i64),
+                    recvtype
+                );
+            }
+            unnoted::PMPI_Igather(
+                sendbuf,
+                sendcount,
+                sendtype,
+                recvbuf,
+                recvcount,
+                recvtype,
+                root,
+                comm,
+                request
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Igather_c(
         sendbuf: *const c_void,
         sendcount: i64,
@@ -2395,9 +3531,30 @@ pub mod real {
         comm: RealComm,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 174, call_3)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) && landings::is_root(comm, root) {
+                landings::note(
+                    Duration::Operation,
+                    recvbuf,
+                    landings::count_of(recvcount * members(comm) as i64),
+                    recvtype
+                );
+            }
+            unnoted::PMPI_Igather_c(
+                sendbuf,
+                sendcount,
+                sendtype,
+                recvbuf,
+                recvcount,
+                recvtype,
+                root,
+                comm,
+                request
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Igatherv(
         sendbuf: *const c_void,
         sendcount: c_int,
@@ -2410,9 +3567,31 @@ pub mod real {
         comm: RealComm,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 175, call_4)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) && landings::is_root(comm, root) {
+                landings::note(
+                    Duration::Operation,
+                    recvbuf,
+                    landings::span(recvcounts, displs, members(comm)),
+                    recvtype
+                );
+            }
+            unnoted::PMPI_Igatherv(
+                sendbuf,
+                sendcount,
+                sendtype,
+                recvbuf,
+                recvcounts,
+                displs,
+                recvtype,
+                root,
+                comm,
+                request
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Igatherv_c(
         sendbuf: *const c_void,
         sendcount: i64,
@@ -2425,9 +3604,31 @@ pub mod real {
         comm: RealComm,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 176, call_4)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) && landings::is_root(comm, root) {
+                landings::note(
+                    Duration::Operation,
+                    recvbuf,
+                    landings::span(recvcounts, displs, members(comm)),
+                    recvtype
+                );
+            }
+            unnoted::PMPI_Igatherv_c(
+                sendbuf,
+                sendcount,
+                sendtype,
+                recvbuf,
+                recvcounts,
+                displs,
+                recvtype,
+                root,
+                comm,
+                request
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Ineighbor_allgather(
         sendbuf: *const c_void,
         sendcount: c_int,
@@ -2438,9 +3639,29 @@ pub mod real {
         comm: RealComm,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 177, call_2)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(
+                    Duration::Operation,
+                    recvbuf,
+                    landings::count_of(i64::from(recvcount) * degrees(comm).0 as i64),
+                    recvtype
+                );
+            }
+            unnoted::PMPI_Ineighbor_allgather(
+                sendbuf,
+                sendcount,
+                sendtype,
+                recvbuf,
+                recvcount,
+                recvtype,
+                comm,
+                request
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Ineighbor_allgather_c(
         sendbuf: *const c_void,
         sendcount: i64,
@@ -2451,9 +3672,29 @@ pub mod real {
         comm: RealComm,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 178, call_2)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(
+                    Duration::Operation,
+                    recvbuf,
+                    landings::count_of(recvcount * degrees(comm).0 as i64),
+                    recvtype
+                );
+            }
+            unnoted::PMPI_Ineighbor_allgather_c(
+                sendbuf,
+                sendcount,
+                sendtype,
+                recvbuf,
+                recvcount,
+                recvtype,
+                comm,
+                request
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Ineighbor_allgatherv(
         sendbuf: *const c_void,
         sendcount: c_int,
@@ -2465,9 +3706,30 @@ pub mod real {
         comm: RealComm,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 179, call_3)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(
+                    Duration::Operation,
+                    recvbuf,
+                    landings::span(recvcounts, displs, degrees(comm).0),
+                    recvtype
+                );
+            }
+            unnoted::PMPI_Ineighbor_allgatherv(
+                sendbuf,
+                sendcount,
+                sendtype,
+                recvbuf,
+                recvcounts,
+                displs,
+                recvtype,
+                comm,
+                request
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Ineighbor_allgatherv_c(
         sendbuf: *const c_void,
         sendcount: i64,
@@ -2479,9 +3741,30 @@ pub mod real {
         comm: RealComm,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 180, call_3)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(
+                    Duration::Operation,
+                    recvbuf,
+                    landings::span(recvcounts, displs, degrees(comm).0),
+                    recvtype
+                );
+            }
+            unnoted::PMPI_Ineighbor_allgatherv_c(
+                sendbuf,
+                sendcount,
+                sendtype,
+                recvbuf,
+                recvcounts,
+                displs,
+                recvtype,
+                comm,
+                request
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Ineighbor_alltoall(
         sendbuf: *const c_void,
         sendcount: c_int,
@@ -2492,9 +3775,29 @@ pub mod real {
         comm: RealComm,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 181, call_2)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(
+                    Duration::Operation,
+                    recvbuf,
+                    landings::count_of(i64::from(recvcount) * degrees(comm).0 as i64),
+                    recvtype
+                );
+            }
+            unnoted::PMPI_Ineighbor_alltoall(
+                sendbuf,
+                sendcount,
+                sendtype,
+                recvbuf,
+                recvcount,
+                recvtype,
+                comm,
+                request
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Ineighbor_alltoall_c(
         sendbuf: *const c_void,
         sendcount: i64,
@@ -2505,9 +3808,29 @@ pub mod real {
         comm: RealComm,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 182, call_2)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(
+                    Duration::Operation,
+                    recvbuf,
+                    landings::count_of(recvcount * degrees(comm).0 as i64),
+                    recvtype
+                );
+            }
+            unnoted::PMPI_Ineighbor_alltoall_c(
+                sendbuf,
+                sendcount,
+                sendtype,
+                recvbuf,
+                recvcount,
+                recvtype,
+                comm,
+                request
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Ineighbor_alltoallv(
         sendbuf: *const c_void,
         sendcounts: *const c_int,
@@ -2520,9 +3843,31 @@ pub mod real {
         comm: RealComm,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 183, call_4)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(
+                    Duration::Operation,
+                    recvbuf,
+                    landings::span(recvcounts, rdispls, degrees(comm).0),
+                    recvtype
+                );
+            }
+            unnoted::PMPI_Ineighbor_alltoallv(
+                sendbuf,
+                sendcounts,
+                sdispls,
+                sendtype,
+                recvbuf,
+                recvcounts,
+                rdispls,
+                recvtype,
+                comm,
+                request
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Ineighbor_alltoallv_c(
         sendbuf: *const c_void,
         sendcounts: *const i64,
@@ -2535,9 +3880,31 @@ pub mod real {
         comm: RealComm,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 184, call_4)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(
+                    Duration::Operation,
+                    recvbuf,
+                    landings::span(recvcounts, rdispls, degrees(comm).0),
+                    recvtype
+                );
+            }
+            unnoted::PMPI_Ineighbor_alltoallv_c(
+                sendbuf,
+                sendcounts,
+                sdispls,
+                sendtype,
+                recvbuf,
+                recvcounts,
+                rdispls,
+                recvtype,
+                comm,
+                request
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Ineighbor_alltoallw(
         sendbuf: *const c_void,
         sendcounts: *const c_int,
@@ -2550,9 +3917,31 @@ pub mod real {
         comm: RealComm,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 185, call_4)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note_blocks(
+                    Duration::Operation,
+                    recvbuf,
+                    (recvcounts, rdispls, recvtypes),
+                    degrees(comm).0
+                );
+            }
+            unnoted::PMPI_Ineighbor_alltoallw(
+                sendbuf,
+                sendcounts,
+                sdispls,
+                sendtypes,
+                recvbuf,
+                recvcounts,
+                rdispls,
+                recvtypes,
+                comm,
+                request
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Ineighbor_alltoallw_c(
         sendbuf: *const c_void,
         sendcounts: *const i64,
@@ -2565,9 +3954,31 @@ pub mod real {
         comm: RealComm,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 186, call_4)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note_blocks(
+                    Duration::Operation,
+                    recvbuf,
+                    (recvcounts, rdispls, recvtypes),
+                    degrees(comm).0
+                );
+            }
+            unnoted::PMPI_Ineighbor_alltoallw_c(
+                sendbuf,
+                sendcounts,
+                sdispls,
+                sendtypes,
+                recvbuf,
+                recvcounts,
+                rdispls,
+                recvtypes,
+                comm,
+                request
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Ireduce(
         sendbuf: *const c_void,
         recvbuf: *mut c_void,
@@ -2578,9 +3989,20 @@ pub mod real {
         comm: RealComm,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 187, call_2)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) && landings::is_root(comm, root) {
+                landings::note(
+                    Duration::Operation,
+                    recvbuf,
+                    landings::count_of(i64::from(count)),
+                    datatype
+                );
+            }
+            unnoted::PMPI_Ireduce(sendbuf, recvbuf, count, datatype, op, root, comm, request)
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Ireduce_c(
         sendbuf: *const c_void,
         recvbuf: *mut c_void,
@@ -2591,9 +4013,15 @@ pub mod real {
         comm: RealComm,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 188, call_2)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) && landings::is_root(comm, root) {
+                landings::note(Duration::Operation, recvbuf, landings::count_of(count), datatype);
+            }
+            unnoted::PMPI_Ireduce_c(sendbuf, recvbuf, count, datatype, op, root, comm, request)
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Ireduce_scatter(
         sendbuf: *const c_void,
         recvbuf: *mut c_void,
@@ -2603,9 +4031,20 @@ pub mod real {
         comm: RealComm,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 189, call_1)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(
+                    Duration::Operation,
+                    recvbuf,
+                    landings::own(recvcounts, comm),
+                    datatype
+                );
+            }
+            unnoted::PMPI_Ireduce_scatter(sendbuf, recvbuf, recvcounts, datatype, op, comm, request)
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Ireduce_scatter_c(
         sendbuf: *const c_void,
         recvbuf: *mut c_void,
@@ -2615,9 +4054,28 @@ pub mod real {
         comm: RealComm,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 190, call_1)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(
+                    Duration::Operation,
+                    recvbuf,
+                    landings::own(recvcounts, comm),
+                    datatype
+                );
+            }
+            unnoted::PMPI_Ireduce_scatter_c(
+                sendbuf,
+                recvbuf,
+                recvcounts,
+                datatype,
+                op,
+                comm,
+                request
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Ireduce_scatter_block(
         sendbuf: *const c_void,
         recvbuf: *mut c_void,
@@ -2627,9 +4085,28 @@ pub mod real {
         comm: RealComm,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 191, call_1)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(
+                    Duration::Operation,
+                    recvbuf,
+                    landings::count_of(i64::from(recvcount)),
+                    datatype
+                );
+            }
+            unnoted::PMPI_Ireduce_scatter_block(
+                sendbuf,
+                recvbuf,
+                recvcount,
+                datatype,
+                op,
+                comm,
+                request
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Ireduce_scatter_block_c(
         sendbuf: *const c_void,
         recvbuf: *mut c_void,
@@ -2639,9 +4116,28 @@ pub mod real {
         comm: RealComm,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 192, call_1)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(
+                    Duration::Operation,
+                    recvbuf,
+                    landings::count_of(recvcount),
+                    datatype
+                );
+            }
+            unnoted::PMPI_Ireduce_scatter_block_c(
+                sendbuf,
+                recvbuf,
+                recvcount,
+                datatype,
+                op,
+                comm,
+                request
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Iscan(
         sendbuf: *const c_void,
         recvbuf: *mut c_void,
@@ -2651,9 +4147,20 @@ pub mod real {
         comm: RealComm,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 193, call_1)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(
+                    Duration::Operation,
+                    recvbuf,
+                    landings::count_of(i64::from(count)),
+                    datatype
+                );
+            }
+            unnoted::PMPI_Iscan(sendbuf, recvbuf, count, datatype, op, comm, request)
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Iscan_c(
         sendbuf: *const c_void,
         recvbuf: *mut c_void,
@@ -2663,9 +4170,15 @@ pub mod real {
         comm: RealComm,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 194, call_1)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(Duration::Operation, recvbuf, landings::count_of(count), datatype);
+            }
+            unnoted::PMPI_Iscan_c(sendbuf, recvbuf, count, datatype, op, comm, request)
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Iscatter(
         sendbuf: *const c_void,
         sendcount: c_int,
@@ -2677,9 +4190,30 @@ pub mod real {
         comm: RealComm,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 195, call_3)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) && root >= 0 {
+                landings::note(
+                    Duration::Operation,
+                    recvbuf,
+                    landings::count_of(i64::from(recvcount)),
+                    recvtype
+                );
+            }
+            unnoted::PMPI_Iscatter(
+                sendbuf,
+                sendcount,
+                sendtype,
+                recvbuf,
+                recvcount,
+                recvtype,
+                root,
+                comm,
+                request
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Iscatter_c(
         sendbuf: *const c_void,
         sendcount: i64,
@@ -2691,9 +4225,30 @@ pub mod real {
         comm: RealComm,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 196, call_3)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) && root >= 0 {
+                landings::note(
+                    Duration::Operation,
+                    recvbuf,
+                    landings::count_of(recvcount),
+                    recvtype
+                );
+            }
+            unnoted::PMPI_Iscatter_c(
+                sendbuf,
+                sendcount,
+                sendtype,
+                recvbuf,
+                recvcount,
+                recvtype,
+                root,
+                comm,
+                request
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Iscatterv(
         sendbuf: *const c_void,
         sendcounts: *const c_int,
@@ -2706,9 +4261,31 @@ pub mod real {
         comm: RealComm,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 197, call_4)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) && root >= 0 {
+                landings::note(
+                    Duration::Operation,
+                    recvbuf,
+                    landings::count_of(i64::from(recvcount)),
+                    recvtype
+                );
+            }
+            unnoted::PMPI_Iscatterv(
+                sendbuf,
+                sendcounts,
+                displs,
+                sendtype,
+                recvbuf,
+                recvcount,
+                recvtype,
+                root,
+                comm,
+                request
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Iscatterv_c(
         sendbuf: *const c_void,
         sendcounts: *const i64,
@@ -2721,9 +4298,31 @@ pub mod real {
         comm: RealComm,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 198, call_4)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) && root >= 0 {
+                landings::note(
+                    Duration::Operation,
+                    recvbuf,
+                    landings::count_of(recvcount),
+                    recvtype
+                );
+            }
+            unnoted::PMPI_Iscatterv_c(
+                sendbuf,
+                sendcounts,
+                displs,
+                sendtype,
+                recvbuf,
+                recvcount,
+                recvtype,
+                root,
+                comm,
+                request
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Allgather_init(
         sendbuf: *const c_void,
         sendcount: c_int,
@@ -2735,9 +4334,30 @@ pub mod real {
         info: RealInfo,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 199, call_3)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(
+                    Duration::Instance,
+                    recvbuf,
+                    landings::count_of(i64::from(recvcount) * members(comm) as i64),
+                    recvtype
+                );
+            }
+            unnoted::PMPI_Allgather_init(
+                sendbuf,
+                sendcount,
+                sendtype,
+                recvbuf,
+                recvcount,
+                recvtype,
+                comm,
+                info,
+                request
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Allgather_init_c(
         sendbuf: *const c_void,
         sendcount: i64,
@@ -2749,9 +4369,30 @@ pub mod real {
         info: RealInfo,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 200, call_3)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(
+                    Duration::Instance,
+                    recvbuf,
+                    landings::count_of(recvcount * members(comm) as i64),
+                    recvtype
+                );
+            }
+            unnoted::PMPI_Allgather_init_c(
+                sendbuf,
+                sendcount,
+                sendtype,
+                recvbuf,
+                recvcount,
+                recvtype,
+                comm,
+                info,
+                request
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Allgatherv_init(
         sendbuf: *const c_void,
         sendcount: c_int,
@@ -2764,9 +4405,31 @@ pub mod real {
         info: RealInfo,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 201, call_4)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(
+                    Duration::Instance,
+                    recvbuf,
+                    landings::span(recvcounts, displs, members(comm)),
+                    recvtype
+                );
+            }
+            unnoted::PMPI_Allgatherv_init(
+                sendbuf,
+                sendcount,
+                sendtype,
+                recvbuf,
+                recvcounts,
+                displs,
+                recvtype,
+                comm,
+                info,
+                request
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Allgatherv_init_c(
         sendbuf: *const c_void,
         sendcount: i64,
@@ -2779,9 +4442,31 @@ pub mod real {
         info: RealInfo,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 202, call_4)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(
+                    Duration::Instance,
+                    recvbuf,
+                    landings::span(recvcounts, displs, members(comm)),
+                    recvtype
+                );
+            }
+            unnoted::PMPI_Allgatherv_init_c(
+                sendbuf,
+                sendcount,
+                sendtype,
+                recvbuf,
+                recvcounts,
+                displs,
+                recvtype,
+                comm,
+                info,
+                request
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Allreduce_init(
         sendbuf: *const c_void,
         recvbuf: *mut c_void,
@@ -2792,9 +4477,20 @@ pub mod real {
         info: RealInfo,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 203, call_2)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(
+                    Duration::Instance,
+                    recvbuf,
+                    landings::count_of(i64::from(count)),
+                    datatype
+                );
+            }
+            unnoted::PMPI_Allreduce_init(sendbuf, recvbuf, count, datatype, op, comm, info, request)
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Allreduce_init_c(
         sendbuf: *const c_void,
         recvbuf: *mut c_void,
@@ -2805,9 +4501,24 @@ pub mod real {
         info: RealInfo,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 204, call_2)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(Duration::Instance, recvbuf, landings::count_of(count), datatype);
+            }
+            unnoted::PMPI_Allreduce_init_c(
+                sendbuf,
+                recvbuf,
+                count,
+                datatype,
+                op,
+                comm,
+                info,
+                request
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Alltoall_init(
         sendbuf: *const c_void,
         sendcount: c_int,
@@ -2819,9 +4530,30 @@ pub mod real {
         info: RealInfo,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 205, call_3)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(
+                    Duration::Instance,
+                    recvbuf,
+                    landings::count_of(i64::from(recvcount) * members(comm) as i64),
+                    recvtype
+                );
+            }
+            unnoted::PMPI_Alltoall_init(
+                sendbuf,
+                sendcount,
+                sendtype,
+                recvbuf,
+                recvcount,
+                recvtype,
+                comm,
+                info,
+                request
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Alltoall_init_c(
         sendbuf: *const c_void,
         sendcount: i64,
@@ -2833,9 +4565,30 @@ pub mod real {
         info: RealInfo,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 206, call_3)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(
+                    Duration::Instance,
+                    recvbuf,
+                    landings::count_of(recvcount * members(comm) as i64),
+                    recvtype
+                );
+            }
+            unnoted::PMPI_Alltoall_init_c(
+                sendbuf,
+                sendcount,
+                sendtype,
+                recvbuf,
+                recvcount,
+                recvtype,
+                comm,
+                info,
+                request
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Alltoallv_init(
         sendbuf: *const c_void,
         sendcounts: *const c_int,
@@ -2849,9 +4602,32 @@ pub mod real {
         info: RealInfo,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 207, call_5)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(
+                    Duration::Instance,
+                    recvbuf,
+                    landings::span(recvcounts, rdispls, members(comm)),
+                    recvtype
+                );
+            }
+            unnoted::PMPI_Alltoallv_init(
+                sendbuf,
+                sendcounts,
+                sdispls,
+                sendtype,
+                recvbuf,
+                recvcounts,
+                rdispls,
+                recvtype,
+                comm,
+                info,
+                request
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Alltoallv_init_c(
         sendbuf: *const c_void,
         sendcounts: *const i64,
@@ -2865,9 +4641,32 @@ pub mod real {
         info: RealInfo,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 208, call_5)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(
+                    Duration::Instance,
+                    recvbuf,
+                    landings::span(recvcounts, rdispls, members(comm)),
+                    recvtype
+                );
+            }
+            unnoted::PMPI_Alltoallv_init_c(
+                sendbuf,
+                sendcounts,
+                sdispls,
+                sendtype,
+                recvbuf,
+                recvcounts,
+                rdispls,
+                recvtype,
+                comm,
+                info,
+                request
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Alltoallw_init(
         sendbuf: *const c_void,
         sendcounts: *const c_int,
@@ -2881,9 +4680,32 @@ pub mod real {
         info: RealInfo,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 209, call_5)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note_blocks(
+                    Duration::Instance,
+                    recvbuf,
+                    (recvcounts, rdispls, recvtypes),
+                    members(comm)
+                );
+            }
+            unnoted::PMPI_Alltoallw_init(
+                sendbuf,
+                sendcounts,
+                sdispls,
+                sendtypes,
+                recvbuf,
+                recvcounts,
+                rdispls,
+                recvtypes,
+                comm,
+                info,
+                request
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Alltoallw_init_c(
         sendbuf: *const c_void,
         sendcounts: *const i64,
@@ -2897,7 +4719,30 @@ pub mod real {
         info: RealInfo,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 210, call_5)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note_blocks(
+                    Duration::Instance,
+                    recvbuf,
+                    (recvcounts, rdispls, recvtypes),
+                    members(comm)
+                );
+            }
+            unnoted::PMPI_Alltoallw_init_c(
+                sendbuf,
+                sendcounts,
+                sdispls,
+                sendtypes,
+                recvbuf,
+                recvcounts,
+                rdispls,
+                recvtypes,
+                comm,
+                info,
+                request
+            )
+        }
     }
     #[unsafe(naked)]
     pub unsafe extern "C" fn PMPI_Barrier_init(
@@ -2907,7 +4752,7 @@ pub mod real {
     ) -> c_int {
         crate::call::through!(super::PROCEDURES, 211, call_0)
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Bcast_init(
         buffer: *mut c_void,
         count: c_int,
@@ -2917,9 +4762,20 @@ pub mod real {
         info: RealInfo,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 212, call_1)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(buffer) && root >= 0 {
+                landings::note(
+                    Duration::Instance,
+                    buffer,
+                    landings::count_of(i64::from(count)),
+                    datatype
+                );
+            }
+            unnoted::PMPI_Bcast_init(buffer, count, datatype, root, comm, info, request)
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Bcast_init_c(
         buffer: *mut c_void,
         count: i64,
@@ -2929,9 +4785,15 @@ pub mod real {
         info: RealInfo,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 213, call_1)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(buffer) && root >= 0 {
+                landings::note(Duration::Instance, buffer, landings::count_of(count), datatype);
+            }
+            unnoted::PMPI_Bcast_init_c(buffer, count, datatype, root, comm, info, request)
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Exscan_init(
         sendbuf: *const c_void,
         recvbuf: *mut c_void,
@@ -2942,9 +4804,20 @@ pub mod real {
         info: RealInfo,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 214, call_2)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(
+                    Duration::Instance,
+                    recvbuf,
+                    landings::count_of(i64::from(count)),
+                    datatype
+                );
+            }
+            unnoted::PMPI_Exscan_init(sendbuf, recvbuf, count, datatype, op, comm, info, request)
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Exscan_init_c(
         sendbuf: *const c_void,
         recvbuf: *mut c_void,
@@ -2955,9 +4828,15 @@ pub mod real {
         info: RealInfo,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 215, call_2)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(Duration::Instance, recvbuf, landings::count_of(count), datatype);
+            }
+            unnoted::PMPI_Exscan_init_c(sendbuf, recvbuf, count, datatype, op, comm, info, request)
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Gather_init(
         sendbuf: *const c_void,
         sendcount: c_int,
@@ -2970,9 +4849,31 @@ pub mod real {
         info: RealInfo,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 216, call_4)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) && landings::is_root(comm, root) {
+                landings::note(
+                    Duration::Instance,
+                    recvbuf,
+                    landings::count_of(i64::from(recvcount) * members(comm) as i64),
+                    recvtype
+                );
+            }
+            unnoted::PMPI_Gather_init(
+                sendbuf,
+                sendcount,
+                sendtype,
+                recvbuf,
+                recvcount,
+                recvtype,
+                root,
+                comm,
+                info,
+                request
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Gather_init_c(
         sendbuf: *const c_void,
         sendcount: i64,
@@ -2985,9 +4886,31 @@ pub mod real {
         info: RealInfo,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 217, call_4)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) && landings::is_root(comm, root) {
+                landings::note(
+                    Duration::Instance,
+                    recvbuf,
+                    landings::count_of(recvcount * members(comm) as i64),
+                    recvtype
+                );
+            }
+            unnoted::PMPI_Gather_init_c(
+                sendbuf,
+                sendcount,
+                sendtype,
+                recvbuf,
+                recvcount,
+                recvtype,
+                root,
+                comm,
+                info,
+                request
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Gatherv_init(
         sendbuf: *const c_void,
         sendcount: c_int,
@@ -3001,9 +4924,32 @@ pub mod real {
         info: RealInfo,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 218, call_5)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) && landings::is_root(comm, root) {
+                landings::note(
+                    Duration::Instance,
+                    recvbuf,
+                    landings::span(recvcounts, displs, members(comm)),
+                    recvtype
+                );
+            }
+            unnoted::PMPI_Gatherv_init(
+                sendbuf,
+                sendcount,
+                sendtype,
+                recvbuf,
+                recvcounts,
+                displs,
+                recvtype,
+                root,
+                comm,
+                info,
+                request
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Gatherv_init_c(
         sendbuf: *const c_void,
         sendcount: i64,
@@ -3017,9 +4963,32 @@ pub mod real {
         info: RealInfo,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 219, call_5)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) && landings::is_root(comm, root) {
+                landings::note(
+                    Duration::Instance,
+                    recvbuf,
+                    landings::span(recvcounts, displs, members(comm)),
+                    recvtype
+                );
+            }
+            unnoted::PMPI_Gatherv_init_c(
+                sendbuf,
+                sendcount,
+                sendtype,
+                recvbuf,
+                recvcounts,
+                displs,
+                recvtype,
+                root,
+                comm,
+                info,
+                request
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Neighbor_allgather_init(
         sendbuf: *const c_void,
         sendcount: c_int,
@@ -3031,9 +5000,30 @@ pub mod real {
         info: RealInfo,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 220, call_3)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(
+                    Duration::Instance,
+                    recvbuf,
+                    landings::count_of(i64::from(recvcount) * degrees(comm).0 as i64),
+                    recvtype
+                );
+            }
+            unnoted::PMPI_Neighbor_allgather_init(
+                sendbuf,
+                sendcount,
+                sendtype,
+                recvbuf,
+                recvcount,
+                recvtype,
+                comm,
+                info,
+                request
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Neighbor_allgather_init_c(
         sendbuf: *const c_void,
         sendcount: i64,
@@ -3045,9 +5035,30 @@ pub mod real {
         info: RealInfo,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 221, call_3)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(
+                    Duration::Instance,
+                    recvbuf,
+                    landings::count_of(recvcount * degrees(comm).0 as i64),
+                    recvtype
+                );
+            }
+            unnoted::PMPI_Neighbor_allgather_init_c(
+                sendbuf,
+                sendcount,
+                sendtype,
+                recvbuf,
+                recvcount,
+                recvtype,
+                comm,
+                info,
+                request
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Neighbor_allgatherv_init(
         sendbuf: *const c_void,
         sendcount: c_int,
@@ -3060,9 +5071,31 @@ pub mod real {
         info: RealInfo,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 222, call_4)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(
+                    Duration::Instance,
+                    recvbuf,
+                    landings::span(recvcounts, displs, degrees(comm).0),
+                    recvtype
+                );
+            }
+            unnoted::PMPI_Neighbor_allgatherv_init(
+                sendbuf,
+                sendcount,
+                sendtype,
+                recvbuf,
+                recvcounts,
+                displs,
+                recvtype,
+                comm,
+                info,
+                request
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Neighbor_allgatherv_init_c(
         sendbuf: *const c_void,
         sendcount: i64,
@@ -3075,9 +5108,31 @@ pub mod real {
         info: RealInfo,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 223, call_4)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(
+                    Duration::Instance,
+                    recvbuf,
+                    landings::span(recvcounts, displs, degrees(comm).0),
+                    recvtype
+                );
+            }
+            unnoted::PMPI_Neighbor_allgatherv_init_c(
+                sendbuf,
+                sendcount,
+                sendtype,
+                recvbuf,
+                recvcounts,
+                displs,
+                recvtype,
+                comm,
+                info,
+                request
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Neighbor_alltoall_init(
         sendbuf: *const c_void,
         sendcount: c_int,
@@ -3089,9 +5144,30 @@ pub mod real {
         info: RealInfo,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 224, call_3)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(
+                    Duration::Instance,
+                    recvbuf,
+                    landings::count_of(i64::from(recvcount) * degrees(comm).0 as i64),
+                    recvtype
+                );
+            }
+            unnoted::PMPI_Neighbor_alltoall_init(
+                sendbuf,
+                sendcount,
+                sendtype,
+                recvbuf,
+                recvcount,
+                recvtype,
+                comm,
+                info,
+                request
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Neighbor_alltoall_init_c(
         sendbuf: *const c_void,
         sendcount: i64,
@@ -3103,9 +5179,30 @@ pub mod real {
         info: RealInfo,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 225, call_3)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(
+                    Duration::Instance,
+                    recvbuf,
+                    landings::count_of(recvcount * degrees(comm).0 as i64),
+                    recvtype
+                );
+            }
+            unnoted::PMPI_Neighbor_alltoall_init_c(
+                sendbuf,
+                sendcount,
+                sendtype,
+                recvbuf,
+                recvcount,
+                recvtype,
+                comm,
+                info,
+                request
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Neighbor_alltoallv_init(
         sendbuf: *const c_void,
         sendcounts: *const c_int,
@@ -3119,9 +5216,32 @@ pub mod real {
         info: RealInfo,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 226, call_5)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(
+                    Duration::Instance,
+                    recvbuf,
+                    landings::span(recvcounts, rdispls, degrees(comm).0),
+                    recvtype
+                );
+            }
+            unnoted::PMPI_Neighbor_alltoallv_init(
+                sendbuf,
+                sendcounts,
+                sdispls,
+                sendtype,
+                recvbuf,
+                recvcounts,
+                rdispls,
+                recvtype,
+                comm,
+                info,
+                request
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Neighbor_alltoallv_init_c(
         sendbuf: *const c_void,
         sendcounts: *const i64,
@@ -3135,9 +5255,32 @@ pub mod real {
         info: RealInfo,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 227, call_5)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(
+                    Duration::Instance,
+                    recvbuf,
+                    landings::span(recvcounts, rdispls, degrees(comm).0),
+                    recvtype
+                );
+            }
+            unnoted::PMPI_Neighbor_alltoallv_init_c(
+                sendbuf,
+                sendcounts,
+                sdispls,
+                sendtype,
+                recvbuf,
+                recvcounts,
+                rdispls,
+                recvtype,
+                comm,
+                info,
+                request
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Neighbor_alltoallw_init(
         sendbuf: *const c_void,
         sendcounts: *const c_int,
@@ -3151,9 +5294,32 @@ pub mod real {
         info: RealInfo,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 228, call_5)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note_blocks(
+                    Duration::Instance,
+                    recvbuf,
+                    (recvcounts, rdispls, recvtypes),
+                    degrees(comm).0
+                );
+            }
+            unnoted::PMPI_Neighbor_alltoallw_init(
+                sendbuf,
+                sendcounts,
+                sdispls,
+                sendtypes,
+                recvbuf,
+                recvcounts,
+                rdispls,
+                recvtypes,
+                comm,
+                info,
+                request
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Neighbor_alltoallw_init_c(
         sendbuf: *const c_void,
         sendcounts: *const i64,
@@ -3167,9 +5333,32 @@ pub mod real {
         info: RealInfo,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 229, call_5)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note_blocks(
+                    Duration::Instance,
+                    recvbuf,
+                    (recvcounts, rdispls, recvtypes),
+                    degrees(comm).0
+                );
+            }
+            unnoted::PMPI_Neighbor_alltoallw_init_c(
+                sendbuf,
+                sendcounts,
+                sdispls,
+                sendtypes,
+                recvbuf,
+                recvcounts,
+                rdispls,
+                recvtypes,
+                comm,
+                info,
+                request
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Reduce_init(
         sendbuf: *const c_void,
         recvbuf: *mut c_void,
@@ -3181,9 +5370,30 @@ pub mod real {
         info: RealInfo,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 230, call_3)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) && landings::is_root(comm, root) {
+                landings::note(
+                    Duration::Instance,
+                    recvbuf,
+                    landings::count_of(i64::from(count)),
+                    datatype
+                );
+            }
+            unnoted::PMPI_Reduce_init(
+                sendbuf,
+                recvbuf,
+                count,
+                datatype,
+                op,
+                root,
+                comm,
+                info,
+                request
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Reduce_init_c(
         sendbuf: *const c_void,
         recvbuf: *mut c_void,
@@ -3195,9 +5405,25 @@ pub mod real {
         info: RealInfo,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 231, call_3)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) && landings::is_root(comm, root) {
+                landings::note(Duration::Instance, recvbuf, landings::count_of(count), datatype);
+            }
+            unnoted::PMPI_Reduce_init_c(
+                sendbuf,
+                recvbuf,
+                count,
+                datatype,
+                op,
+                root,
+                comm,
+                info,
+                request
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Reduce_scatter_init(
         sendbuf: *const c_void,
         recvbuf: *mut c_void,
@@ -3208,9 +5434,29 @@ pub mod real {
         info: RealInfo,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 232, call_2)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(
+                    Duration::Instance,
+                    recvbuf,
+                    landings::own(recvcounts, comm),
+                    datatype
+                );
+            }
+            unnoted::PMPI_Reduce_scatter_init(
+                sendbuf,
+                recvbuf,
+                recvcounts,
+                datatype,
+                op,
+                comm,
+                info,
+                request
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Reduce_scatter_init_c(
         sendbuf: *const c_void,
         recvbuf: *mut c_void,
@@ -3221,9 +5467,29 @@ pub mod real {
         info: RealInfo,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 233, call_2)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(
+                    Duration::Instance,
+                    recvbuf,
+                    landings::own(recvcounts, comm),
+                    datatype
+                );
+            }
+            unnoted::PMPI_Reduce_scatter_init_c(
+                sendbuf,
+                recvbuf,
+                recvcounts,
+                datatype,
+                op,
+                comm,
+                info,
+                request
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Reduce_scatter_block_init(
         sendbuf: *const c_void,
         recvbuf: *mut c_void,
@@ -3234,9 +5500,29 @@ pub mod real {
         info: RealInfo,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 234, call_2)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(
+                    Duration::Instance,
+                    recvbuf,
+                    landings::count_of(i64::from(recvcount)),
+                    datatype
+                );
+            }
+            unnoted::PMPI_Reduce_scatter_block_init(
+                sendbuf,
+                recvbuf,
+                recvcount,
+                datatype,
+                op,
+                comm,
+                info,
+                request
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Reduce_scatter_block_init_c(
         sendbuf: *const c_void,
         recvbuf: *mut c_void,
@@ -3247,9 +5533,29 @@ pub mod real {
         info: RealInfo,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 235, call_2)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(
+                    Duration::Instance,
+                    recvbuf,
+                    landings::count_of(recvcount),
+                    datatype
+                );
+            }
+            unnoted::PMPI_Reduce_scatter_block_init_c(
+                sendbuf,
+                recvbuf,
+                recvcount,
+                datatype,
+                op,
+                comm,
+                info,
+                request
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Scan_init(
         sendbuf: *const c_void,
         recvbuf: *mut c_void,
@@ -3260,9 +5566,20 @@ pub mod real {
         info: RealInfo,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 236, call_2)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(
+                    Duration::Instance,
+                    recvbuf,
+                    landings::count_of(i64::from(count)),
+                    datatype
+                );
+            }
+            unnoted::PMPI_Scan_init(sendbuf, recvbuf, count, datatype, op, comm, info, request)
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Scan_init_c(
         sendbuf: *const c_void,
         recvbuf: *mut c_void,
@@ -3273,9 +5590,15 @@ pub mod real {
         info: RealInfo,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 237, call_2)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) {
+                landings::note(Duration::Instance, recvbuf, landings::count_of(count), datatype);
+            }
+            unnoted::PMPI_Scan_init_c(sendbuf, recvbuf, count, datatype, op, comm, info, request)
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Scatter_init(
         sendbuf: *const c_void,
         sendcount: c_int,
@@ -3288,9 +5611,31 @@ pub mod real {
         info: RealInfo,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 238, call_4)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) && root >= 0 {
+                landings::note(
+                    Duration::Instance,
+                    recvbuf,
+                    landings::count_of(i64::from(recvcount)),
+                    recvtype
+                );
+            }
+            unnoted::PMPI_Scatter_init(
+                sendbuf,
+                sendcount,
+                sendtype,
+                recvbuf,
+                recvcount,
+                recvtype,
+                root,
+                comm,
+                info,
+                request
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Scatter_init_c(
         sendbuf: *const c_void,
         sendcount: i64,
@@ -3303,9 +5648,31 @@ pub mod real {
         info: RealInfo,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 239, call_4)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) && root >= 0 {
+                landings::note(
+                    Duration::Instance,
+                    recvbuf,
+                    landings::count_of(recvcount),
+                    recvtype
+                );
+            }
+            unnoted::PMPI_Scatter_init_c(
+                sendbuf,
+                sendcount,
+                sendtype,
+                recvbuf,
+                recvcount,
+                recvtype,
+                root,
+                comm,
+                info,
+                request
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Scatterv_init(
         sendbuf: *const c_void,
         sendcounts: *const c_int,
@@ -3319,9 +5686,32 @@ pub mod real {
         info: RealInfo,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 240, call_5)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) && root >= 0 {
+                landings::note(
+                    Duration::Instance,
+                    recvbuf,
+                    landings::count_of(i64::from(recvcount)),
+                    recvtype
+                );
+            }
+            unnoted::PMPI_Scatterv_init(
+                sendbuf,
+                sendcounts,
+                displs,
+                sendtype,
+                recvbuf,
+                recvcount,
+                recvtype,
+                root,
+                comm,
+                info,
+                request
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Scatterv_init_c(
         sendbuf: *const c_void,
         sendcounts: *const i64,
@@ -3335,7 +5725,30 @@ pub mod real {
         info: RealInfo,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 241, call_5)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(recvbuf) && root >= 0 {
+                landings::note(
+                    Duration::Instance,
+                    recvbuf,
+                    landings::count_of(recvcount),
+                    recvtype
+                );
+            }
+            unnoted::PMPI_Scatterv_init_c(
+                sendbuf,
+                sendcounts,
+                displs,
+                sendtype,
+                recvbuf,
+                recvcount,
+                recvtype,
+                root,
+                comm,
+                info,
+                request
+            )
+        }
     }
     #[unsafe(naked)]
     pub unsafe extern "C" fn PMPI_Cart_create(
@@ -4625,7 +7038,7 @@ pub mod real {
     ) -> c_int {
         crate::call::through!(super::PROCEDURES, 417, call_3)
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Compare_and_swap(
         origin_addr: *const c_void,
         compare_addr: *const c_void,
@@ -4635,9 +7048,23 @@ pub mod real {
         target_disp: isize,
         win: RealWin
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 418, call_1)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(result_addr) {
+                landings::note(Duration::Operation, result_addr, landings::count_of(1), datatype);
+            }
+            unnoted::PMPI_Compare_and_swap(
+                origin_addr,
+                compare_addr,
+                result_addr,
+                datatype,
+                target_rank,
+                target_disp,
+                win
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Fetch_and_op(
         origin_addr: *const c_void,
         result_addr: *mut c_void,
@@ -4647,9 +7074,23 @@ pub mod real {
         op: RealOp,
         win: RealWin
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 419, call_1)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(result_addr) {
+                landings::note(Duration::Operation, result_addr, landings::count_of(1), datatype);
+            }
+            unnoted::PMPI_Fetch_and_op(
+                origin_addr,
+                result_addr,
+                datatype,
+                target_rank,
+                target_disp,
+                op,
+                win
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Get(
         origin_addr: *mut c_void,
         origin_count: c_int,
@@ -4660,9 +7101,29 @@ pub mod real {
         target_datatype: RealDatatype,
         win: RealWin
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 420, call_2)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(origin_addr) {
+                landings::note(
+                    Duration::Operation,
+                    origin_addr,
+                    landings::count_of(i64::from(origin_count)),
+                    origin_datatype
+                );
+            }
+            unnoted::PMPI_Get(
+                origin_addr,
+                origin_count,
+                origin_datatype,
+                target_rank,
+                target_disp,
+                target_count,
+                target_datatype,
+                win
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Get_accumulate(
         origin_addr: *const c_void,
         origin_count: c_int,
@@ -4677,7 +7138,31 @@ pub mod real {
         op: RealOp,
         win: RealWin
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 421, call_6)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(result_addr) {
+                landings::note(
+                    Duration::Operation,
+                    result_addr,
+                    landings::count_of(i64::from(result_count)),
+                    result_datatype
+                );
+            }
+            unnoted::PMPI_Get_accumulate(
+                origin_addr,
+                origin_count,
+                origin_datatype,
+                result_addr,
+                result_count,
+                result_datatype,
+                target_rank,
+                target_disp,
+                target_count,
+                target_datatype,
+                op,
+                win
+            )
+        }
     }
     #[unsafe(naked)]
     pub unsafe extern "C" fn PMPI_Put(
@@ -4707,7 +7192,7 @@ pub mod real {
     ) -> c_int {
         crate::call::through!(super::PROCEDURES, 423, call_4)
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Rget(
         origin_addr: *mut c_void,
         origin_count: c_int,
@@ -4719,9 +7204,30 @@ pub mod real {
         win: RealWin,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 424, call_3)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(origin_addr) {
+                landings::note(
+                    Duration::Operation,
+                    origin_addr,
+                    landings::count_of(i64::from(origin_count)),
+                    origin_datatype
+                );
+            }
+            unnoted::PMPI_Rget(
+                origin_addr,
+                origin_count,
+                origin_datatype,
+                target_rank,
+                target_disp,
+                target_count,
+                target_datatype,
+                win,
+                request
+            )
+        }
     }
-    #[unsafe(naked)]
+    #[inline]
     pub unsafe extern "C" fn PMPI_Rget_accumulate(
         origin_addr: *const c_void,
         origin_count: c_int,
@@ -4737,7 +7243,32 @@ pub mod real {
         win: RealWin,
         request: *mut RealRequest
     ) -> c_int {
-        crate::call::through!(super::PROCEDURES, 425, call_7)
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if landings::is_landing(result_addr) {
+                landings::note(
+                    Duration::Operation,
+                    result_addr,
+                    landings::count_of(i64::from(result_count)),
+                    result_datatype
+                );
+            }
+            unnoted::PMPI_Rget_accumulate(
+                origin_addr,
+                origin_count,
+                origin_datatype,
+                result_addr,
+                result_count,
+                result_datatype,
+                target_rank,
+                target_disp,
+                target_count,
+                target_datatype,
+                op,
+                win,
+                request
+            )
+        }
     }
     #[unsafe(naked)]
     pub unsafe extern "C" fn PMPI_Rput(
@@ -5918,5 +8449,1944 @@ pub mod real {
         request: *mut RealRequest
     ) -> c_int {
         crate::call::through!(super::PROCEDURES, 588, call_0)
+    }
+}
+
+/// The real library's procedures with receive buffers.
+#[
+    allow(
+        dead_code,
+        unused_imports,
+        non_snake_case,
+        clippy::too_many_arguments,
+        clippy::missing_safety_doc
+    )
+]
+mod unnoted {
+    use super::callbacks::*;
+    use crate::real_types::{
+        RealComm,
+        RealGroup,
+        RealRequest,
+        RealDatatype,
+        RealOp,
+        RealErrhandler,
+        RealInfo,
+        RealMessage,
+        RealWin,
+        RealFile,
+        RealSession,
+        Status
+    };
+    use core::ffi::{c_char, c_double, c_int, c_void};
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Imrecv(
+        buf: *mut c_void,
+        count: c_int,
+        datatype: RealDatatype,
+        message: *mut RealMessage,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 48, call_0)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Irecv(
+        buf: *mut c_void,
+        count: c_int,
+        datatype: RealDatatype,
+        source: c_int,
+        tag: c_int,
+        comm: RealComm,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 49, call_1)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Isendrecv(
+        sendbuf: *const c_void,
+        sendcount: c_int,
+        sendtype: RealDatatype,
+        dest: c_int,
+        sendtag: c_int,
+        recvbuf: *mut c_void,
+        recvcount: c_int,
+        recvtype: RealDatatype,
+        source: c_int,
+        recvtag: c_int,
+        comm: RealComm,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 52, call_6)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Isendrecv_replace(
+        buf: *mut c_void,
+        count: c_int,
+        datatype: RealDatatype,
+        dest: c_int,
+        sendtag: c_int,
+        source: c_int,
+        recvtag: c_int,
+        comm: RealComm,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 53, call_3)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Mrecv(
+        buf: *mut c_void,
+        count: c_int,
+        datatype: RealDatatype,
+        message: *mut RealMessage,
+        status: *mut Status
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 55, call_0)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Recv(
+        buf: *mut c_void,
+        count: c_int,
+        datatype: RealDatatype,
+        source: c_int,
+        tag: c_int,
+        comm: RealComm,
+        status: *mut Status
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 56, call_1)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Sendrecv(
+        sendbuf: *const c_void,
+        sendcount: c_int,
+        sendtype: RealDatatype,
+        dest: c_int,
+        sendtag: c_int,
+        recvbuf: *mut c_void,
+        recvcount: c_int,
+        recvtype: RealDatatype,
+        source: c_int,
+        recvtag: c_int,
+        comm: RealComm,
+        status: *mut Status
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 59, call_6)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Sendrecv_replace(
+        buf: *mut c_void,
+        count: c_int,
+        datatype: RealDatatype,
+        dest: c_int,
+        sendtag: c_int,
+        source: c_int,
+        recvtag: c_int,
+        comm: RealComm,
+        status: *mut Status
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 60, call_3)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Recv_init(
+        buf: *mut c_void,
+        count: c_int,
+        datatype: RealDatatype,
+        source: c_int,
+        tag: c_int,
+        comm: RealComm,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 65, call_1)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Precv_init(
+        buf: *mut c_void,
+        partitions: c_int,
+        count: i64,
+        datatype: RealDatatype,
+        source: c_int,
+        tag: c_int,
+        comm: RealComm,
+        info: RealInfo,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 73, call_3)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Allgather(
+        sendbuf: *const c_void,
+        sendcount: c_int,
+        sendtype: RealDatatype,
+        recvbuf: *mut c_void,
+        recvcount: c_int,
+        recvtype: RealDatatype,
+        comm: RealComm
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 113, call_1)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Allgather_c(
+        sendbuf: *const c_void,
+        sendcount: i64,
+        sendtype: RealDatatype,
+        recvbuf: *mut c_void,
+        recvcount: i64,
+        recvtype: RealDatatype,
+        comm: RealComm
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 114, call_1)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Allgatherv(
+        sendbuf: *const c_void,
+        sendcount: c_int,
+        sendtype: RealDatatype,
+        recvbuf: *mut c_void,
+        recvcounts: *const c_int,
+        displs: *const c_int,
+        recvtype: RealDatatype,
+        comm: RealComm
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 115, call_2)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Allgatherv_c(
+        sendbuf: *const c_void,
+        sendcount: i64,
+        sendtype: RealDatatype,
+        recvbuf: *mut c_void,
+        recvcounts: *const i64,
+        displs: *const isize,
+        recvtype: RealDatatype,
+        comm: RealComm
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 116, call_2)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Allreduce(
+        sendbuf: *const c_void,
+        recvbuf: *mut c_void,
+        count: c_int,
+        datatype: RealDatatype,
+        op: RealOp,
+        comm: RealComm
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 117, call_0)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Allreduce_c(
+        sendbuf: *const c_void,
+        recvbuf: *mut c_void,
+        count: i64,
+        datatype: RealDatatype,
+        op: RealOp,
+        comm: RealComm
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 118, call_0)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Alltoall(
+        sendbuf: *const c_void,
+        sendcount: c_int,
+        sendtype: RealDatatype,
+        recvbuf: *mut c_void,
+        recvcount: c_int,
+        recvtype: RealDatatype,
+        comm: RealComm
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 119, call_1)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Alltoall_c(
+        sendbuf: *const c_void,
+        sendcount: i64,
+        sendtype: RealDatatype,
+        recvbuf: *mut c_void,
+        recvcount: i64,
+        recvtype: RealDatatype,
+        comm: RealComm
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 120, call_1)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Alltoallv(
+        sendbuf: *const c_void,
+        sendcounts: *const c_int,
+        sdispls: *const c_int,
+        sendtype: RealDatatype,
+        recvbuf: *mut c_void,
+        recvcounts: *const c_int,
+        rdispls: *const c_int,
+        recvtype: RealDatatype,
+        comm: RealComm
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 121, call_3)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Alltoallv_c(
+        sendbuf: *const c_void,
+        sendcounts: *const i64,
+        sdispls: *const isize,
+        sendtype: RealDatatype,
+        recvbuf: *mut c_void,
+        recvcounts: *const i64,
+        rdispls: *const isize,
+        recvtype: RealDatatype,
+        comm: RealComm
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 122, call_3)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Alltoallw(
+        sendbuf: *const c_void,
+        sendcounts: *const c_int,
+        sdispls: *const c_int,
+        sendtypes: *const RealDatatype,
+        recvbuf: *mut c_void,
+        recvcounts: *const c_int,
+        rdispls: *const c_int,
+        recvtypes: *const RealDatatype,
+        comm: RealComm
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 123, call_3)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Alltoallw_c(
+        sendbuf: *const c_void,
+        sendcounts: *const i64,
+        sdispls: *const isize,
+        sendtypes: *const RealDatatype,
+        recvbuf: *mut c_void,
+        recvcounts: *const i64,
+        rdispls: *const isize,
+        recvtypes: *const RealDatatype,
+        comm: RealComm
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 124, call_3)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Bcast(
+        buffer: *mut c_void,
+        count: c_int,
+        datatype: RealDatatype,
+        root: c_int,
+        comm: RealComm
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 126, call_0)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Bcast_c(
+        buffer: *mut c_void,
+        count: i64,
+        datatype: RealDatatype,
+        root: c_int,
+        comm: RealComm
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 127, call_0)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Exscan(
+        sendbuf: *const c_void,
+        recvbuf: *mut c_void,
+        count: c_int,
+        datatype: RealDatatype,
+        op: RealOp,
+        comm: RealComm
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 128, call_0)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Exscan_c(
+        sendbuf: *const c_void,
+        recvbuf: *mut c_void,
+        count: i64,
+        datatype: RealDatatype,
+        op: RealOp,
+        comm: RealComm
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 129, call_0)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Gather(
+        sendbuf: *const c_void,
+        sendcount: c_int,
+        sendtype: RealDatatype,
+        recvbuf: *mut c_void,
+        recvcount: c_int,
+        recvtype: RealDatatype,
+        root: c_int,
+        comm: RealComm
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 130, call_2)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Gather_c(
+        sendbuf: *const c_void,
+        sendcount: i64,
+        sendtype: RealDatatype,
+        recvbuf: *mut c_void,
+        recvcount: i64,
+        recvtype: RealDatatype,
+        root: c_int,
+        comm: RealComm
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 131, call_2)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Gatherv(
+        sendbuf: *const c_void,
+        sendcount: c_int,
+        sendtype: RealDatatype,
+        recvbuf: *mut c_void,
+        recvcounts: *const c_int,
+        displs: *const c_int,
+        recvtype: RealDatatype,
+        root: c_int,
+        comm: RealComm
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 132, call_3)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Gatherv_c(
+        sendbuf: *const c_void,
+        sendcount: i64,
+        sendtype: RealDatatype,
+        recvbuf: *mut c_void,
+        recvcounts: *const i64,
+        displs: *const isize,
+        recvtype: RealDatatype,
+        root: c_int,
+        comm: RealComm
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 133, call_3)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Neighbor_allgather(
+        sendbuf: *const c_void,
+        sendcount: c_int,
+        sendtype: RealDatatype,
+        recvbuf: *mut c_void,
+        recvcount: c_int,
+        recvtype: RealDatatype,
+        comm: RealComm
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 134, call_1)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Neighbor_allgather_c(
+        sendbuf: *const c_void,
+        sendcount: i64,
+        sendtype: RealDatatype,
+        recvbuf: *mut c_void,
+        recvcount: i64,
+        recvtype: RealDatatype,
+        comm: RealComm
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 135, call_1)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Neighbor_allgatherv(
+        sendbuf: *const c_void,
+        sendcount: c_int,
+        sendtype: RealDatatype,
+        recvbuf: *mut c_void,
+        recvcounts: *const c_int,
+        displs: *const c_int,
+        recvtype: RealDatatype,
+        comm: RealComm
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 136, call_2)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Neighbor_allgatherv_c(
+        sendbuf: *const c_void,
+        sendcount: i64,
+        sendtype: RealDatatype,
+        recvbuf: *mut c_void,
+        recvcounts: *const i64,
+        displs: *const isize,
+        recvtype: RealDatatype,
+        comm: RealComm
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 137, call_2)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Neighbor_alltoall(
+        sendbuf: *const c_void,
+        sendcount: c_int,
+        sendtype: RealDatatype,
+        recvbuf: *mut c_void,
+        recvcount: c_int,
+        recvtype: RealDatatype,
+        comm: RealComm
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 138, call_1)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Neighbor_alltoall_c(
+        sendbuf: *const c_void,
+        sendcount: i64,
+        sendtype: RealDatatype,
+        recvbuf: *mut c_void,
+        recvcount: i64,
+        recvtype: RealDatatype,
+        comm: RealComm
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 139, call_1)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Neighbor_alltoallv(
+        sendbuf: *const c_void,
+        sendcounts: *const c_int,
+        sdispls: *const c_int,
+        sendtype: RealDatatype,
+        recvbuf: *mut c_void,
+        recvcounts: *const c_int,
+        rdispls: *const c_int,
+        recvtype: RealDatatype,
+        comm: RealComm
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 140, call_3)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Neighbor_alltoallv_c(
+        sendbuf: *const c_void,
+        sendcounts: *const i64,
+        sdispls: *const isize,
+        sendtype: RealDatatype,
+        recvbuf: *mut c_void,
+        recvcounts: *const i64,
+        rdispls: *const isize,
+        recvtype: RealDatatype,
+        comm: RealComm
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 141, call_3)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Neighbor_alltoallw(
+        sendbuf: *const c_void,
+        sendcounts: *const c_int,
+        sdispls: *const isize,
+        sendtypes: *const RealDatatype,
+        recvbuf: *mut c_void,
+        recvcounts: *const c_int,
+        rdispls: *const isize,
+        recvtypes: *const RealDatatype,
+        comm: RealComm
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 142, call_3)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Neighbor_alltoallw_c(
+        sendbuf: *const c_void,
+        sendcounts: *const i64,
+        sdispls: *const isize,
+        sendtypes: *const RealDatatype,
+        recvbuf: *mut c_void,
+        recvcounts: *const i64,
+        rdispls: *const isize,
+        recvtypes: *const RealDatatype,
+        comm: RealComm
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 143, call_3)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Reduce(
+        sendbuf: *const c_void,
+        recvbuf: *mut c_void,
+        count: c_int,
+        datatype: RealDatatype,
+        op: RealOp,
+        root: c_int,
+        comm: RealComm
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 144, call_1)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Reduce_c(
+        sendbuf: *const c_void,
+        recvbuf: *mut c_void,
+        count: i64,
+        datatype: RealDatatype,
+        op: RealOp,
+        root: c_int,
+        comm: RealComm
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 145, call_1)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Reduce_scatter(
+        sendbuf: *const c_void,
+        recvbuf: *mut c_void,
+        recvcounts: *const c_int,
+        datatype: RealDatatype,
+        op: RealOp,
+        comm: RealComm
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 146, call_0)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Reduce_scatter_c(
+        sendbuf: *const c_void,
+        recvbuf: *mut c_void,
+        recvcounts: *const i64,
+        datatype: RealDatatype,
+        op: RealOp,
+        comm: RealComm
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 147, call_0)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Reduce_scatter_block(
+        sendbuf: *const c_void,
+        recvbuf: *mut c_void,
+        recvcount: c_int,
+        datatype: RealDatatype,
+        op: RealOp,
+        comm: RealComm
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 148, call_0)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Reduce_scatter_block_c(
+        sendbuf: *const c_void,
+        recvbuf: *mut c_void,
+        recvcount: i64,
+        datatype: RealDatatype,
+        op: RealOp,
+        comm: RealComm
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 149, call_0)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Scan(
+        sendbuf: *const c_void,
+        recvbuf: *mut c_void,
+        count: c_int,
+        datatype: RealDatatype,
+        op: RealOp,
+        comm: RealComm
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 150, call_0)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Scan_c(
+        sendbuf: *const c_void,
+        recvbuf: *mut c_void,
+        count: i64,
+        datatype: RealDatatype,
+        op: RealOp,
+        comm: RealComm
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 151, call_0)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Scatter(
+        sendbuf: *const c_void,
+        sendcount: c_int,
+        sendtype: RealDatatype,
+        recvbuf: *mut c_void,
+        recvcount: c_int,
+        recvtype: RealDatatype,
+        root: c_int,
+        comm: RealComm
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 152, call_2)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Scatter_c(
+        sendbuf: *const c_void,
+        sendcount: i64,
+        sendtype: RealDatatype,
+        recvbuf: *mut c_void,
+        recvcount: i64,
+        recvtype: RealDatatype,
+        root: c_int,
+        comm: RealComm
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 153, call_2)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Scatterv(
+        sendbuf: *const c_void,
+        sendcounts: *const c_int,
+        displs: *const c_int,
+        sendtype: RealDatatype,
+        recvbuf: *mut c_void,
+        recvcount: c_int,
+        recvtype: RealDatatype,
+        root: c_int,
+        comm: RealComm
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 154, call_3)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Scatterv_c(
+        sendbuf: *const c_void,
+        sendcounts: *const i64,
+        displs: *const isize,
+        sendtype: RealDatatype,
+        recvbuf: *mut c_void,
+        recvcount: i64,
+        recvtype: RealDatatype,
+        root: c_int,
+        comm: RealComm
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 155, call_3)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Iallgather(
+        sendbuf: *const c_void,
+        sendcount: c_int,
+        sendtype: RealDatatype,
+        recvbuf: *mut c_void,
+        recvcount: c_int,
+        recvtype: RealDatatype,
+        comm: RealComm,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 156, call_2)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Iallgather_c(
+        sendbuf: *const c_void,
+        sendcount: i64,
+        sendtype: RealDatatype,
+        recvbuf: *mut c_void,
+        recvcount: i64,
+        recvtype: RealDatatype,
+        comm: RealComm,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 157, call_2)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Iallgatherv(
+        sendbuf: *const c_void,
+        sendcount: c_int,
+        sendtype: RealDatatype,
+        recvbuf: *mut c_void,
+        recvcounts: *const c_int,
+        displs: *const c_int,
+        recvtype: RealDatatype,
+        comm: RealComm,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 158, call_3)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Iallgatherv_c(
+        sendbuf: *const c_void,
+        sendcount: i64,
+        sendtype: RealDatatype,
+        recvbuf: *mut c_void,
+        recvcounts: *const i64,
+        displs: *const isize,
+        recvtype: RealDatatype,
+        comm: RealComm,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 159, call_3)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Iallreduce(
+        sendbuf: *const c_void,
+        recvbuf: *mut c_void,
+        count: c_int,
+        datatype: RealDatatype,
+        op: RealOp,
+        comm: RealComm,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 160, call_1)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Iallreduce_c(
+        sendbuf: *const c_void,
+        recvbuf: *mut c_void,
+        count: i64,
+        datatype: RealDatatype,
+        op: RealOp,
+        comm: RealComm,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 161, call_1)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Ialltoall(
+        sendbuf: *const c_void,
+        sendcount: c_int,
+        sendtype: RealDatatype,
+        recvbuf: *mut c_void,
+        recvcount: c_int,
+        recvtype: RealDatatype,
+        comm: RealComm,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 162, call_2)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Ialltoall_c(
+        sendbuf: *const c_void,
+        sendcount: i64,
+        sendtype: RealDatatype,
+        recvbuf: *mut c_void,
+        recvcount: i64,
+        recvtype: RealDatatype,
+        comm: RealComm,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 163, call_2)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Ialltoallv(
+        sendbuf: *const c_void,
+        sendcounts: *const c_int,
+        sdispls: *const c_int,
+        sendtype: RealDatatype,
+        recvbuf: *mut c_void,
+        recvcounts: *const c_int,
+        rdispls: *const c_int,
+        recvtype: RealDatatype,
+        comm: RealComm,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 164, call_4)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Ialltoallv_c(
+        sendbuf: *const c_void,
+        sendcounts: *const i64,
+        sdispls: *const isize,
+        sendtype: RealDatatype,
+        recvbuf: *mut c_void,
+        recvcounts: *const i64,
+        rdispls: *const isize,
+        recvtype: RealDatatype,
+        comm: RealComm,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 165, call_4)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Ialltoallw(
+        sendbuf: *const c_void,
+        sendcounts: *const c_int,
+        sdispls: *const c_int,
+        sendtypes: *const RealDatatype,
+        recvbuf: *mut c_void,
+        recvcounts: *const c_int,
+        rdispls: *const c_int,
+        recvtypes: *const RealDatatype,
+        comm: RealComm,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 166, call_4)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Ialltoallw_c(
+        sendbuf: *const c_void,
+        sendcounts: *const i64,
+        sdispls: *const isize,
+        sendtypes: *const RealDatatype,
+        recvbuf: *mut c_void,
+        recvcounts: *const i64,
+        rdispls: *const isize,
+        recvtypes: *const RealDatatype,
+        comm: RealComm,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 167, call_4)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Ibcast(
+        buffer: *mut c_void,
+        count: c_int,
+        datatype: RealDatatype,
+        root: c_int,
+        comm: RealComm,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 169, call_0)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Ibcast_c(
+        buffer: *mut c_void,
+        count: i64,
+        datatype: RealDatatype,
+        root: c_int,
+        comm: RealComm,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 170, call_0)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Iexscan(
+        sendbuf: *const c_void,
+        recvbuf: *mut c_void,
+        count: c_int,
+        datatype: RealDatatype,
+        op: RealOp,
+        comm: RealComm,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 171, call_1)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Iexscan_c(
+        sendbuf: *const c_void,
+        recvbuf: *mut c_void,
+        count: i64,
+        datatype: RealDatatype,
+        op: RealOp,
+        comm: RealComm,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 172, call_1)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Igather(
+        sendbuf: *const c_void,
+        sendcount: c_int,
+        sendtype: RealDatatype,
+        recvbuf: *mut c_void,
+        recvcount: c_int,
+        recvtype: RealDatatype,
+        root: c_int,
+        comm: RealComm,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 173, call_3)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Igather_c(
+        sendbuf: *const c_void,
+        sendcount: i64,
+        sendtype: RealDatatype,
+        recvbuf: *mut c_void,
+        recvcount: i64,
+        recvtype: RealDatatype,
+        root: c_int,
+        comm: RealComm,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 174, call_3)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Igatherv(
+        sendbuf: *const c_void,
+        sendcount: c_int,
+        sendtype: RealDatatype,
+        recvbuf: *mut c_void,
+        recvcounts: *const c_int,
+        displs: *const c_int,
+        recvtype: RealDatatype,
+        root: c_int,
+        comm: RealComm,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 175, call_4)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Igatherv_c(
+        sendbuf: *const c_void,
+        sendcount: i64,
+        sendtype: RealDatatype,
+        recvbuf: *mut c_void,
+        recvcounts: *const i64,
+        displs: *const isize,
+        recvtype: RealDatatype,
+        root: c_int,
+        comm: RealComm,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 176, call_4)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Ineighbor_allgather(
+        sendbuf: *const c_void,
+        sendcount: c_int,
+        sendtype: RealDatatype,
+        recvbuf: *mut c_void,
+        recvcount: c_int,
+        recvtype: RealDatatype,
+        comm: RealComm,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 177, call_2)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Ineighbor_allgather_c(
+        sendbuf: *const c_void,
+        sendcount: i64,
+        sendtype: RealDatatype,
+        recvbuf: *mut c_void,
+        recvcount: i64,
+        recvtype: RealDatatype,
+        comm: RealComm,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 178, call_2)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Ineighbor_allgatherv(
+        sendbuf: *const c_void,
+        sendcount: c_int,
+        sendtype: RealDatatype,
+        recvbuf: *mut c_void,
+        recvcounts: *const c_int,
+        displs: *const c_int,
+        recvtype: RealDatatype,
+        comm: RealComm,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 179, call_3)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Ineighbor_allgatherv_c(
+        sendbuf: *const c_void,
+        sendcount: i64,
+        sendtype: RealDatatype,
+        recvbuf: *mut c_void,
+        recvcounts: *const i64,
+        displs: *const isize,
+        recvtype: RealDatatype,
+        comm: RealComm,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 180, call_3)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Ineighbor_alltoall(
+        sendbuf: *const c_void,
+        sendcount: c_int,
+        sendtype: RealDatatype,
+        recvbuf: *mut c_void,
+        recvcount: c_int,
+        recvtype: RealDatatype,
+        comm: RealComm,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 181, call_2)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Ineighbor_alltoall_c(
+        sendbuf: *const c_void,
+        sendcount: i64,
+        sendtype: RealDatatype,
+        recvbuf: *mut c_void,
+        recvcount: i64,
+        recvtype: RealDatatype,
+        comm: RealComm,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 182, call_2)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Ineighbor_alltoallv(
+        sendbuf: *const c_void,
+        sendcounts: *const c_int,
+        sdispls: *const c_int,
+        sendtype: RealDatatype,
+        recvbuf: *mut c_void,
+        recvcounts: *const c_int,
+        rdispls: *const c_int,
+        recvtype: RealDatatype,
+        comm: RealComm,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 183, call_4)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Ineighbor_alltoallv_c(
+        sendbuf: *const c_void,
+        sendcounts: *const i64,
+        sdispls: *const isize,
+        sendtype: RealDatatype,
+        recvbuf: *mut c_void,
+        recvcounts: *const i64,
+        rdispls: *const isize,
+        recvtype: RealDatatype,
+        comm: RealComm,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 184, call_4)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Ineighbor_alltoallw(
+        sendbuf: *const c_void,
+        sendcounts: *const c_int,
+        sdispls: *const isize,
+        sendtypes: *const RealDatatype,
+        recvbuf: *mut c_void,
+        recvcounts: *const c_int,
+        rdispls: *const isize,
+        recvtypes: *const RealDatatype,
+        comm: RealComm,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 185, call_4)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Ineighbor_alltoallw_c(
+        sendbuf: *const c_void,
+        sendcounts: *const i64,
+        sdispls: *const isize,
+        sendtypes: *const RealDatatype,
+        recvbuf: *mut c_void,
+        recvcounts: *const i64,
+        rdispls: *const isize,
+        recvtypes: *const RealDatatype,
+        comm: RealComm,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 186, call_4)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Ireduce(
+        sendbuf: *const c_void,
+        recvbuf: *mut c_void,
+        count: c_int,
+        datatype: RealDatatype,
+        op: RealOp,
+        root: c_int,
+        comm: RealComm,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 187, call_2)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Ireduce_c(
+        sendbuf: *const c_void,
+        recvbuf: *mut c_void,
+        count: i64,
+        datatype: RealDatatype,
+        op: RealOp,
+        root: c_int,
+        comm: RealComm,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 188, call_2)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Ireduce_scatter(
+        sendbuf: *const c_void,
+        recvbuf: *mut c_void,
+        recvcounts: *const c_int,
+        datatype: RealDatatype,
+        op: RealOp,
+        comm: RealComm,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 189, call_1)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Ireduce_scatter_c(
+        sendbuf: *const c_void,
+        recvbuf: *mut c_void,
+        recvcounts: *const i64,
+        datatype: RealDatatype,
+        op: RealOp,
+        comm: RealComm,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 190, call_1)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Ireduce_scatter_block(
+        sendbuf: *const c_void,
+        recvbuf: *mut c_void,
+        recvcount: c_int,
+        datatype: RealDatatype,
+        op: RealOp,
+        comm: RealComm,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 191, call_1)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Ireduce_scatter_block_c(
+        sendbuf: *const c_void,
+        recvbuf: *mut c_void,
+        recvcount: i64,
+        datatype: RealDatatype,
+        op: RealOp,
+        comm: RealComm,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 192, call_1)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Iscan(
+        sendbuf: *const c_void,
+        recvbuf: *mut c_void,
+        count: c_int,
+        datatype: RealDatatype,
+        op: RealOp,
+        comm: RealComm,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 193, call_1)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Iscan_c(
+        sendbuf: *const c_void,
+        recvbuf: *mut c_void,
+        count: i64,
+        datatype: RealDatatype,
+        op: RealOp,
+        comm: RealComm,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 194, call_1)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Iscatter(
+        sendbuf: *const c_void,
+        sendcount: c_int,
+        sendtype: RealDatatype,
+        recvbuf: *mut c_void,
+        recvcount: c_int,
+        recvtype: RealDatatype,
+        root: c_int,
+        comm: RealComm,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 195, call_3)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Iscatter_c(
+        sendbuf: *const c_void,
+        sendcount: i64,
+        sendtype: RealDatatype,
+        recvbuf: *mut c_void,
+        recvcount: i64,
+        recvtype: RealDatatype,
+        root: c_int,
+        comm: RealComm,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 196, call_3)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Iscatterv(
+        sendbuf: *const c_void,
+        sendcounts: *const c_int,
+        displs: *const c_int,
+        sendtype: RealDatatype,
+        recvbuf: *mut c_void,
+        recvcount: c_int,
+        recvtype: RealDatatype,
+        root: c_int,
+        comm: RealComm,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 197, call_4)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Iscatterv_c(
+        sendbuf: *const c_void,
+        sendcounts: *const i64,
+        displs: *const isize,
+        sendtype: RealDatatype,
+        recvbuf: *mut c_void,
+        recvcount: i64,
+        recvtype: RealDatatype,
+        root: c_int,
+        comm: RealComm,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 198, call_4)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Allgather_init(
+        sendbuf: *const c_void,
+        sendcount: c_int,
+        sendtype: RealDatatype,
+        recvbuf: *mut c_void,
+        recvcount: c_int,
+        recvtype: RealDatatype,
+        comm: RealComm,
+        info: RealInfo,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 199, call_3)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Allgather_init_c(
+        sendbuf: *const c_void,
+        sendcount: i64,
+        sendtype: RealDatatype,
+        recvbuf: *mut c_void,
+        recvcount: i64,
+        recvtype: RealDatatype,
+        comm: RealComm,
+        info: RealInfo,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 200, call_3)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Allgatherv_init(
+        sendbuf: *const c_void,
+        sendcount: c_int,
+        sendtype: RealDatatype,
+        recvbuf: *mut c_void,
+        recvcounts: *const c_int,
+        displs: *const c_int,
+        recvtype: RealDatatype,
+        comm: RealComm,
+        info: RealInfo,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 201, call_4)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Allgatherv_init_c(
+        sendbuf: *const c_void,
+        sendcount: i64,
+        sendtype: RealDatatype,
+        recvbuf: *mut c_void,
+        recvcounts: *const i64,
+        displs: *const isize,
+        recvtype: RealDatatype,
+        comm: RealComm,
+        info: RealInfo,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 202, call_4)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Allreduce_init(
+        sendbuf: *const c_void,
+        recvbuf: *mut c_void,
+        count: c_int,
+        datatype: RealDatatype,
+        op: RealOp,
+        comm: RealComm,
+        info: RealInfo,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 203, call_2)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Allreduce_init_c(
+        sendbuf: *const c_void,
+        recvbuf: *mut c_void,
+        count: i64,
+        datatype: RealDatatype,
+        op: RealOp,
+        comm: RealComm,
+        info: RealInfo,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 204, call_2)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Alltoall_init(
+        sendbuf: *const c_void,
+        sendcount: c_int,
+        sendtype: RealDatatype,
+        recvbuf: *mut c_void,
+        recvcount: c_int,
+        recvtype: RealDatatype,
+        comm: RealComm,
+        info: RealInfo,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 205, call_3)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Alltoall_init_c(
+        sendbuf: *const c_void,
+        sendcount: i64,
+        sendtype: RealDatatype,
+        recvbuf: *mut c_void,
+        recvcount: i64,
+        recvtype: RealDatatype,
+        comm: RealComm,
+        info: RealInfo,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 206, call_3)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Alltoallv_init(
+        sendbuf: *const c_void,
+        sendcounts: *const c_int,
+        sdispls: *const c_int,
+        sendtype: RealDatatype,
+        recvbuf: *mut c_void,
+        recvcounts: *const c_int,
+        rdispls: *const c_int,
+        recvtype: RealDatatype,
+        comm: RealComm,
+        info: RealInfo,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 207, call_5)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Alltoallv_init_c(
+        sendbuf: *const c_void,
+        sendcounts: *const i64,
+        sdispls: *const isize,
+        sendtype: RealDatatype,
+        recvbuf: *mut c_void,
+        recvcounts: *const i64,
+        rdispls: *const isize,
+        recvtype: RealDatatype,
+        comm: RealComm,
+        info: RealInfo,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 208, call_5)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Alltoallw_init(
+        sendbuf: *const c_void,
+        sendcounts: *const c_int,
+        sdispls: *const c_int,
+        sendtypes: *const RealDatatype,
+        recvbuf: *mut c_void,
+        recvcounts: *const c_int,
+        rdispls: *const c_int,
+        recvtypes: *const RealDatatype,
+        comm: RealComm,
+        info: RealInfo,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 209, call_5)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Alltoallw_init_c(
+        sendbuf: *const c_void,
+        sendcounts: *const i64,
+        sdispls: *const isize,
+        sendtypes: *const RealDatatype,
+        recvbuf: *mut c_void,
+        recvcounts: *const i64,
+        rdispls: *const isize,
+        recvtypes: *const RealDatatype,
+        comm: RealComm,
+        info: RealInfo,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 210, call_5)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Bcast_init(
+        buffer: *mut c_void,
+        count: c_int,
+        datatype: RealDatatype,
+        root: c_int,
+        comm: RealComm,
+        info: RealInfo,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 212, call_1)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Bcast_init_c(
+        buffer: *mut c_void,
+        count: i64,
+        datatype: RealDatatype,
+        root: c_int,
+        comm: RealComm,
+        info: RealInfo,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 213, call_1)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Exscan_init(
+        sendbuf: *const c_void,
+        recvbuf: *mut c_void,
+        count: c_int,
+        datatype: RealDatatype,
+        op: RealOp,
+        comm: RealComm,
+        info: RealInfo,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 214, call_2)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Exscan_init_c(
+        sendbuf: *const c_void,
+        recvbuf: *mut c_void,
+        count: i64,
+        datatype: RealDatatype,
+        op: RealOp,
+        comm: RealComm,
+        info: RealInfo,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 215, call_2)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Gather_init(
+        sendbuf: *const c_void,
+        sendcount: c_int,
+        sendtype: RealDatatype,
+        recvbuf: *mut c_void,
+        recvcount: c_int,
+        recvtype: RealDatatype,
+        root: c_int,
+        comm: RealComm,
+        info: RealInfo,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 216, call_4)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Gather_init_c(
+        sendbuf: *const c_void,
+        sendcount: i64,
+        sendtype: RealDatatype,
+        recvbuf: *mut c_void,
+        recvcount: i64,
+        recvtype: RealDatatype,
+        root: c_int,
+        comm: RealComm,
+        info: RealInfo,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 217, call_4)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Gatherv_init(
+        sendbuf: *const c_void,
+        sendcount: c_int,
+        sendtype: RealDatatype,
+        recvbuf: *mut c_void,
+        recvcounts: *const c_int,
+        displs: *const c_int,
+        recvtype: RealDatatype,
+        root: c_int,
+        comm: RealComm,
+        info: RealInfo,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 218, call_5)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Gatherv_init_c(
+        sendbuf: *const c_void,
+        sendcount: i64,
+        sendtype: RealDatatype,
+        recvbuf: *mut c_void,
+        recvcounts: *const i64,
+        displs: *const isize,
+        recvtype: RealDatatype,
+        root: c_int,
+        comm: RealComm,
+        info: RealInfo,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 219, call_5)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Neighbor_allgather_init(
+        sendbuf: *const c_void,
+        sendcount: c_int,
+        sendtype: RealDatatype,
+        recvbuf: *mut c_void,
+        recvcount: c_int,
+        recvtype: RealDatatype,
+        comm: RealComm,
+        info: RealInfo,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 220, call_3)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Neighbor_allgather_init_c(
+        sendbuf: *const c_void,
+        sendcount: i64,
+        sendtype: RealDatatype,
+        recvbuf: *mut c_void,
+        recvcount: i64,
+        recvtype: RealDatatype,
+        comm: RealComm,
+        info: RealInfo,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 221, call_3)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Neighbor_allgatherv_init(
+        sendbuf: *const c_void,
+        sendcount: c_int,
+        sendtype: RealDatatype,
+        recvbuf: *mut c_void,
+        recvcounts: *const c_int,
+        displs: *const c_int,
+        recvtype: RealDatatype,
+        comm: RealComm,
+        info: RealInfo,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 222, call_4)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Neighbor_allgatherv_init_c(
+        sendbuf: *const c_void,
+        sendcount: i64,
+        sendtype: RealDatatype,
+        recvbuf: *mut c_void,
+        recvcounts: *const i64,
+        displs: *const isize,
+        recvtype: RealDatatype,
+        comm: RealComm,
+        info: RealInfo,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 223, call_4)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Neighbor_alltoall_init(
+        sendbuf: *const c_void,
+        sendcount: c_int,
+        sendtype: RealDatatype,
+        recvbuf: *mut c_void,
+        recvcount: c_int,
+        recvtype: RealDatatype,
+        comm: RealComm,
+        info: RealInfo,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 224, call_3)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Neighbor_alltoall_init_c(
+        sendbuf: *const c_void,
+        sendcount: i64,
+        sendtype: RealDatatype,
+        recvbuf: *mut c_void,
+        recvcount: i64,
+        recvtype: RealDatatype,
+        comm: RealComm,
+        info: RealInfo,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 225, call_3)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Neighbor_alltoallv_init(
+        sendbuf: *const c_void,
+        sendcounts: *const c_int,
+        sdispls: *const c_int,
+        sendtype: RealDatatype,
+        recvbuf: *mut c_void,
+        recvcounts: *const c_int,
+        rdispls: *const c_int,
+        recvtype: RealDatatype,
+        comm: RealComm,
+        info: RealInfo,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 226, call_5)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Neighbor_alltoallv_init_c(
+        sendbuf: *const c_void,
+        sendcounts: *const i64,
+        sdispls: *const isize,
+        sendtype: RealDatatype,
+        recvbuf: *mut c_void,
+        recvcounts: *const i64,
+        rdispls: *const isize,
+        recvtype: RealDatatype,
+        comm: RealComm,
+        info: RealInfo,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 227, call_5)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Neighbor_alltoallw_init(
+        sendbuf: *const c_void,
+        sendcounts: *const c_int,
+        sdispls: *const isize,
+        sendtypes: *const RealDatatype,
+        recvbuf: *mut c_void,
+        recvcounts: *const c_int,
+        rdispls: *const isize,
+        recvtypes: *const RealDatatype,
+        comm: RealComm,
+        info: RealInfo,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 228, call_5)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Neighbor_alltoallw_init_c(
+        sendbuf: *const c_void,
+        sendcounts: *const i64,
+        sdispls: *const isize,
+        sendtypes: *const RealDatatype,
+        recvbuf: *mut c_void,
+        recvcounts: *const i64,
+        rdispls: *const isize,
+        recvtypes: *const RealDatatype,
+        comm: RealComm,
+        info: RealInfo,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 229, call_5)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Reduce_init(
+        sendbuf: *const c_void,
+        recvbuf: *mut c_void,
+        count: c_int,
+        datatype: RealDatatype,
+        op: RealOp,
+        root: c_int,
+        comm: RealComm,
+        info: RealInfo,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 230, call_3)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Reduce_init_c(
+        sendbuf: *const c_void,
+        recvbuf: *mut c_void,
+        count: i64,
+        datatype: RealDatatype,
+        op: RealOp,
+        root: c_int,
+        comm: RealComm,
+        info: RealInfo,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 231, call_3)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Reduce_scatter_init(
+        sendbuf: *const c_void,
+        recvbuf: *mut c_void,
+        recvcounts: *const c_int,
+        datatype: RealDatatype,
+        op: RealOp,
+        comm: RealComm,
+        info: RealInfo,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 232, call_2)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Reduce_scatter_init_c(
+        sendbuf: *const c_void,
+        recvbuf: *mut c_void,
+        recvcounts: *const i64,
+        datatype: RealDatatype,
+        op: RealOp,
+        comm: RealComm,
+        info: RealInfo,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 233, call_2)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Reduce_scatter_block_init(
+        sendbuf: *const c_void,
+        recvbuf: *mut c_void,
+        recvcount: c_int,
+        datatype: RealDatatype,
+        op: RealOp,
+        comm: RealComm,
+        info: RealInfo,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 234, call_2)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Reduce_scatter_block_init_c(
+        sendbuf: *const c_void,
+        recvbuf: *mut c_void,
+        recvcount: i64,
+        datatype: RealDatatype,
+        op: RealOp,
+        comm: RealComm,
+        info: RealInfo,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 235, call_2)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Scan_init(
+        sendbuf: *const c_void,
+        recvbuf: *mut c_void,
+        count: c_int,
+        datatype: RealDatatype,
+        op: RealOp,
+        comm: RealComm,
+        info: RealInfo,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 236, call_2)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Scan_init_c(
+        sendbuf: *const c_void,
+        recvbuf: *mut c_void,
+        count: i64,
+        datatype: RealDatatype,
+        op: RealOp,
+        comm: RealComm,
+        info: RealInfo,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 237, call_2)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Scatter_init(
+        sendbuf: *const c_void,
+        sendcount: c_int,
+        sendtype: RealDatatype,
+        recvbuf: *mut c_void,
+        recvcount: c_int,
+        recvtype: RealDatatype,
+        root: c_int,
+        comm: RealComm,
+        info: RealInfo,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 238, call_4)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Scatter_init_c(
+        sendbuf: *const c_void,
+        sendcount: i64,
+        sendtype: RealDatatype,
+        recvbuf: *mut c_void,
+        recvcount: i64,
+        recvtype: RealDatatype,
+        root: c_int,
+        comm: RealComm,
+        info: RealInfo,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 239, call_4)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Scatterv_init(
+        sendbuf: *const c_void,
+        sendcounts: *const c_int,
+        displs: *const c_int,
+        sendtype: RealDatatype,
+        recvbuf: *mut c_void,
+        recvcount: c_int,
+        recvtype: RealDatatype,
+        root: c_int,
+        comm: RealComm,
+        info: RealInfo,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 240, call_5)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Scatterv_init_c(
+        sendbuf: *const c_void,
+        sendcounts: *const i64,
+        displs: *const isize,
+        sendtype: RealDatatype,
+        recvbuf: *mut c_void,
+        recvcount: i64,
+        recvtype: RealDatatype,
+        root: c_int,
+        comm: RealComm,
+        info: RealInfo,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 241, call_5)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Compare_and_swap(
+        origin_addr: *const c_void,
+        compare_addr: *const c_void,
+        result_addr: *mut c_void,
+        datatype: RealDatatype,
+        target_rank: c_int,
+        target_disp: isize,
+        win: RealWin
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 418, call_1)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Fetch_and_op(
+        origin_addr: *const c_void,
+        result_addr: *mut c_void,
+        datatype: RealDatatype,
+        target_rank: c_int,
+        target_disp: isize,
+        op: RealOp,
+        win: RealWin
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 419, call_1)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Get(
+        origin_addr: *mut c_void,
+        origin_count: c_int,
+        origin_datatype: RealDatatype,
+        target_rank: c_int,
+        target_disp: isize,
+        target_count: c_int,
+        target_datatype: RealDatatype,
+        win: RealWin
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 420, call_2)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Get_accumulate(
+        origin_addr: *const c_void,
+        origin_count: c_int,
+        origin_datatype: RealDatatype,
+        result_addr: *mut c_void,
+        result_count: c_int,
+        result_datatype: RealDatatype,
+        target_rank: c_int,
+        target_disp: isize,
+        target_count: c_int,
+        target_datatype: RealDatatype,
+        op: RealOp,
+        win: RealWin
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 421, call_6)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Rget(
+        origin_addr: *mut c_void,
+        origin_count: c_int,
+        origin_datatype: RealDatatype,
+        target_rank: c_int,
+        target_disp: isize,
+        target_count: c_int,
+        target_datatype: RealDatatype,
+        win: RealWin,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 424, call_3)
+    }
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn PMPI_Rget_accumulate(
+        origin_addr: *const c_void,
+        origin_count: c_int,
+        origin_datatype: RealDatatype,
+        result_addr: *mut c_void,
+        result_count: c_int,
+        result_datatype: RealDatatype,
+        target_rank: c_int,
+        target_disp: isize,
+        target_count: c_int,
+        target_datatype: RealDatatype,
+        op: RealOp,
+        win: RealWin,
+        request: *mut RealRequest
+    ) -> c_int {
+        crate::call::through!(super::PROCEDURES, 425, call_7)
     }
 }

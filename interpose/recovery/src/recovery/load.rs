@@ -223,6 +223,7 @@ pub fn load(
         return Err(ReplicaDamage("the saved state has a wrong checksum".into()));
     }
     let saved = decode(rt, &state.bytes);
+    copies::expose_landings(&mut copies::replicas(rt).tracker);
     user::permit_all_keys();
     let layout = &saved.user.layout;
     let right = if origin == LoadOrigin::Survivor {

@@ -1,7 +1,8 @@
 //! Networks between nodes whose devices write into memory by themselves (RDMA).
 //!
 //! The kernel does not record such writes if the memory was registered with the device before a
-//! checkpoint. Tracking compares all pages where a device may be used.
+//! checkpoint. Tracking compares all pages where a device may be used, or only those that MPI calls
+//! may receive to (`interpose/mpi/src/landings.rs`) if the user or the site has chosen that.
 
 use super::parameters;
 use crate::abi;
@@ -10,7 +11,6 @@ use std::path::Path;
 use understudy_catalogue::message;
 use understudy_formats::network_devices::{self, NetworkDevice, SYSFS, describe};
 use understudy_formats::pages::Tracking;
-
 use understudy_numbers::ProcessNumber;
 use understudy_settings::{Config, Fabric};
 
@@ -33,8 +33,10 @@ pub fn set(config: &mut Config) {
         false => parameters::set(is_native),
     };
     if may_be_native && !devices.is_empty() {
-        config.tracking = Tracking::Compare;
-        print(message::fabric_compared(describe(&devices)));
+        if config.tracking != Tracking::Landings {
+            config.tracking = Tracking::Compare;
+            print(message::fabric_compared(describe(&devices)));
+        }
     } else if config.fabric == Fabric::Auto && devices.iter().any(|device| device.is_active) {
         let active: Vec<NetworkDevice> = devices.into_iter().filter(|it| it.is_active).collect();
         print(message::fabric_not_used(describe(&active)));

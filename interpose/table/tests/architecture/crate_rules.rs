@@ -75,6 +75,7 @@ pub const RULES: &[CrateRule] = &[
         &[
             "understudy-abi",
             "understudy-elf",
+            "understudy-formats",
             "understudy-catalogue",
             "understudy-numbers",
         ],

@@ -3,6 +3,7 @@
 use super::Check;
 use std::path::Path;
 use understudy_formats::network_devices::{SYSFS, describe, network_devices};
+use understudy_formats::pages::Tracking;
 use understudy_settings::{Config, Fabric};
 
 /// Compares the node's network devices with the setting of the network.
@@ -17,10 +18,16 @@ pub fn fabric(config: &Config) -> Check {
     }
     let found = describe(&devices);
     match config.fabric {
-        Fabric::Native => Check::ok(
-            NAME,
-            format!("the MPI library may use {found}; checkpoints compare all memory"),
-        ),
+        Fabric::Native => {
+            let compared = match config.tracking {
+                Tracking::Landings => "memory that MPI calls receive to",
+                _ => "all memory",
+            };
+            Check::ok(
+                NAME,
+                format!("the MPI library may use {found}; checkpoints compare {compared}"),
+            )
+        }
         Fabric::Tcp => Check::ok(NAME, format!("TCP, as set, instead of {found}")),
         Fabric::Auto => Check::warning(
             NAME,

@@ -1,0 +1,135 @@
+//! Memory that a network device writes, which the kernel's write tracking does not report.
+//!
+//! The fault `blind` hides what the MPI library writes from the kernel, as if a device had written
+//! into registered memory. The program `registered` has such a device: a ring of io_uring.
+
+use ffi_tests::native_runs::native;
+use ffi_tests::{Job, Outcome, Requirement, fault_at_commit, paths, programs, skip};
+
+/// Checkpoints after which a worker dies, with the worker.
+const DEATHS: [(u32, u64); 2] = [(1, 9), (2, 22)];
+
+/// Kills workers while the library's writes are hidden.
+fn faults() -> String {
+    let deaths = DEATHS.map(|(rank, checkpoint)| fault_at_commit(rank, checkpoint));
+    format!("blind; {}", deaths.join("; "))
+}
+
+fn landings() -> Job {
+    Job::new(paths::test_program("landings"), &["20", "1"]).interval("17calls")
+}
+
+fn registered() -> Job {
+    Job::new(paths::test_program("registered"), &["60", "1"]).interval("5calls")
+}
+
+fn tracked(job: Job, tracking: &str) -> Job {
+    job.env("UNDERSTUDY_TRACKING", tracking)
+}
+
+/// Returns the number of lines that differ from those of an undisturbed run.
+fn count_differences(outcome: &Outcome, undisturbed: &Outcome) -> usize {
+    let lines = |outcome: &Outcome| -> Vec<Vec<u8>> {
+        let lines = outcome.stdout.split(|&byte| byte == b'\n');
+        lines.map(<[u8]>::to_vec).collect()
+    };
+    let (seen, expected) = (lines(outcome), lines(undisturbed));
+    assert_eq!(seen.len(), expected.len());
+    seen.iter()
+        .zip(&expected)
+        .filter(|(seen, expected)| seen != expected)
+        .count()
+}
+
+#[test]
+fn hidden_writes_are_restored_if_landings_are_compared() {
+    let outcome = tracked(landings(), "landings")
+        .spares(2)
+        .fault(&faults())
+        .run();
+    outcome.assert_success();
+    outcome.assert_like(&native(landings()), &[]);
+    outcome.assert_replaced(&DEATHS.map(|(rank, _)| rank));
+}
+
+/// Shows that the test above could fail: each kind of call loses data without landings.
+///
+/// `MPI_Sendrecv_replace` loses none, because its program fills the buffer itself.
+#[test]
+fn hidden_writes_are_lost_with_the_kernels_tracking_alone() {
+    const KINDS: usize = 24;
+    let outcome = tracked(landings(), "pagemap")
+        .spares(2)
+        .fault(&faults())
+        .run();
+    outcome.assert_success();
+    outcome.assert_replaced(&DEATHS.map(|(rank, _)| rank));
+    assert_eq!(count_differences(&outcome, &native(landings())), KINDS - 1);
+}
+
+/// Returns the outcome of an undisturbed run of `registered`; `None` without io_uring.
+fn undisturbed_device() -> Option<Outcome> {
+    let alone = registered().native().run();
+    if alone.status.is_some_and(|status| status.code() == Some(77)) {
+        skip(Requirement::Machine, "io_uring is not permitted");
+        return None;
+    }
+    alone.assert_success();
+    Some(alone)
+}
+
+#[test]
+fn what_a_device_has_written_is_restored_if_landings_are_compared() {
+    let Some(alone) = undisturbed_device() else {
+        return;
+    };
+    let fault = fault_at_commit(1, 9);
+    let outcome = tracked(registered(), "landings").fault(&fault).run();
+    outcome.assert_success();
+    outcome.assert_replaced(&[1]);
+    assert_eq!(count_differences(&outcome, &alone), 0);
+    let outcome = tracked(registered(), "pagemap").fault(&fault).run();
+    outcome.assert_success();
+    assert_eq!(
+        count_differences(&outcome, &alone),
+        1,
+        "nothing was to be lost"
+    );
+}
+
+/// Programs of all areas of MPI, and examples, whose workers die while writes are hidden.
+#[test]
+#[ignore = "a variant: make test-all"]
+fn hidden_writes_of_many_programs_are_restored() {
+    let of_mpi = [
+        "point_to_point",
+        "completion",
+        "collectives",
+        "persistent",
+        "partitioned",
+        "windows",
+        "accumulates",
+        "topologies",
+        "datatypes",
+        "mpi_files",
+    ];
+    let faults = || {
+        format!(
+            "blind; {}; {}",
+            fault_at_commit(1, 4),
+            fault_at_commit(2, 9)
+        )
+    };
+    for program in of_mpi {
+        let job = || Job::new(paths::test_program(program), &["20", "5"]).interval("7calls");
+        let outcome = tracked(job(), "landings").spares(2).fault(&faults()).run();
+        outcome.assert_success();
+        outcome.assert_like(&native(job()), &[]);
+    }
+    for program in [programs::short_heat2d(), programs::sem()] {
+        let job = tracked(program.job(), "landings")
+            .interval("7calls")
+            .spares(2);
+        program.assert_undisturbed(job.fault(&faults()));
+    }
+}
