@@ -3,14 +3,17 @@
 //! The kernel does not record such writes if the memory was registered with the device before a
 //! checkpoint. Tracking compares all pages where a device may be used, or only those that MPI calls
 //! may receive to (`interpose/mpi/src/landings.rs`) if the user or the site has chosen that.
+#![allow(unsafe_code)]
 
 use super::parameters;
 use crate::abi;
 use crate::process_info::process;
+use std::ffi::CStr;
 use std::path::Path;
 use understudy_catalogue::message;
 use understudy_formats::network_devices::{self, NetworkDevice, SYSFS, describe};
 use understudy_formats::pages::Tracking;
+use understudy_mpi::library;
 use understudy_numbers::ProcessNumber;
 use understudy_settings::{Config, Fabric};
 
@@ -22,6 +25,15 @@ const WITHOUT_RDMA: [(&str, &str); 2] = [
     ("FI_PROVIDER", "^verbs,psm2,psm3,opx,efa,cxi"),
 ];
 
+/// Variables by which libraries of networks exclude registered memory from forked processes.
+///
+/// Sources: ibv_fork_init(3) and fi_cxi(7), "Fork Support". The template process would lack this
+/// memory.
+const FORK_SAFE: [&CStr; 3] = [c"IBV_FORK_SAFE", c"RDMAV_FORK_SAFE", c"CXI_FORK_SAFE"];
+
+/// Oldest Linux that copies pinned pages for a forked process, which makes [`FORK_SAFE`] needless.
+const COPIES_PINNED_PAGES: (u32, u32) = (5, 12);
+
 /// Sets the parameters of the MPI library, which has no thread yet.
 ///
 /// Sets the tracking that the network needs.
@@ -32,6 +44,12 @@ pub fn set(config: &mut Config) {
         true => is_native || (!devices.is_empty() && !exclude_rdma()),
         false => parameters::set(is_native),
     };
+    if may_be_native && kernel_version() >= COPIES_PINNED_PAGES {
+        for name in FORK_SAFE {
+            // SAFETY: the MPI library has no thread yet.
+            unsafe { library::set_variable(name, None) };
+        }
+    }
     if may_be_native && !devices.is_empty() {
         if config.tracking != Tracking::Landings {
             config.tracking = Tracking::Compare;
@@ -41,6 +59,13 @@ pub fn set(config: &mut Config) {
         let active: Vec<NetworkDevice> = devices.into_iter().filter(|it| it.is_active).collect();
         print(message::fabric_not_used(describe(&active)));
     }
+}
+
+/// Returns major and minor version of the kernel; zeros if unknown.
+fn kernel_version() -> (u32, u32) {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut numbers = release.split('.').map(|part| part.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
 
 fn print(message: impl std::fmt::Display) {
