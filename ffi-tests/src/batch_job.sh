@@ -1,20 +1,14 @@
 # shellcheck shell=sh
 # Submits a batch job of Slurm, and waits until the job is over.
 #
-#   batch_job.sh DIRECTORY OPTIONS TIME COMMAND…
+#   batch_job.sh DIRECTORY OPTIONS COMMAND…
 #
-# OPTIONS are those of sbatch, in one word. Each start of the job has TIME seconds, unless that is
-# empty: sbatch takes minutes only. Standard output and errors of all starts of the job
-# are joined in DIRECTORY/stdout and DIRECTORY/stderr. Slurm delays the next start of a requeued job
-# by two minutes; this script does not wait for that. Exits with 0 if the job has completed.
+# The job is DIRECTORY/script with the arguments COMMAND…. OPTIONS are those of sbatch, in one word.
+# Standard output and errors of all starts of the job are joined in DIRECTORY/stdout and
+# DIRECTORY/stderr. Slurm delays the next start of a requeued job by two minutes; this script does
+# not wait for that. Exits with 0 if the job has completed.
 directory=$1 options=$2
-export GRANTED_TIME="$3"
-shift 3
-cat >"$directory/script" <<'SCRIPT'
-#!/bin/sh
-[ -z "$GRANTED_TIME" ] || scontrol update JobId="$SLURM_JOB_ID" EndTime="now+$GRANTED_TIME"
-exec "$@"
-SCRIPT
+shift 2
 # shellcheck disable=SC2086
 job=$(sbatch --parsable --open-mode=append --output="$directory/stdout" \
     --error="$directory/stderr" $options "$directory/script" "$@") || exit

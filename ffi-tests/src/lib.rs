@@ -21,7 +21,7 @@
 //!   of Intel MPI;
 //! - [`root_file_system`]: other distributions;
 //! - [`library_programs`]: programs of the distribution's libraries;
-//! - [`test_names`]: tests that documents name;
+//! - [`test_names`]: tests that documents name; [`page_scripts`]: scripts of the book;
 //! - [`paths`]: paths of products, MPI and example programs; [`programs`]: those programs with
 //!   their arguments;
 //! - [`run_directory`]: what the tests of a run share; [`requirements`]: tests that are skipped.
@@ -51,6 +51,7 @@ pub mod namespace_hosts;
 pub mod native_runs;
 pub mod open_mpi_4;
 pub mod outcome;
+pub mod page_scripts;
 pub mod paths;
 pub mod plain_commands;
 pub mod processes;

@@ -2,6 +2,7 @@
 
 use crate::namespace_hosts::Hosts;
 use crate::slurm_installation::{Slurm, configure, programs};
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -11,6 +12,14 @@ pub const FIRST_NODE: usize = 1;
 /// Script that submits a batch job and waits for its end.
 const BATCH_JOB: &str = include_str!("batch_job.sh");
 
+/// Script that executes a command on the first node.
+///
+/// GRANTED_TIME, unless it is empty, limits the time of each start in seconds.
+const COMMAND_SCRIPT: &str = r#"#!/bin/sh
+[ -z "$GRANTED_TIME" ] || scontrol update JobId="$SLURM_JOB_ID" EndTime="now+$GRANTED_TIME"
+exec "$@"
+"#;
+
 /// Allocation of a job.
 ///
 /// Hosts with slots are nodes, each with as many tasks as slots.
@@ -18,6 +27,8 @@ const BATCH_JOB: &str = include_str!("batch_job.sh");
 pub struct Allocation {
     /// True for a script on the first node, false for salloc beside the controller.
     is_batch: bool,
+    /// Batch script, which states nodes and tasks itself, and its PATH.
+    script: Option<(String, OsString)>,
     options: &'static [&'static str],
     /// Time of each start, in seconds; `None` without a limit.
     time_s: Option<u32>,
@@ -28,6 +39,7 @@ impl Allocation {
     pub fn batch(options: &'static [&'static str]) -> Allocation {
         Allocation {
             is_batch: true,
+            script: None,
             options,
             time_s: None,
         }
@@ -37,9 +49,25 @@ impl Allocation {
     pub fn interactive(options: &'static [&'static str]) -> Allocation {
         Allocation {
             is_batch: false,
+            script: None,
             options,
             time_s: None,
         }
+    }
+
+    /// Batch job of a whole script, whose commands are on this PATH.
+    ///
+    /// Nodes and tasks are those of the `#SBATCH` lines, and the program is what the script names.
+    pub fn of_script(script: &str, path: OsString) -> Allocation {
+        Allocation {
+            script: Some((script.to_owned(), path)),
+            ..Allocation::batch(&[])
+        }
+    }
+
+    /// True if the job is a script that contains its command.
+    pub(crate) fn has_command(&self) -> bool {
+        self.script.is_some()
     }
 
     /// Limits the time of each start, in seconds.
@@ -59,22 +87,34 @@ impl Allocation {
         let tasks = format!("--ntasks-per-node={slots}");
         let mut command = hosts.enter_at(&work);
         slurm.configure(&mut command);
+        if let Some((_, path)) = &self.script {
+            set_path(&mut command, path);
+        }
         if self.is_batch {
-            let script = root.join("batch_job.sh");
-            std::fs::write(&script, BATCH_JOB).expect("the directory is writable");
-            let options = [&[&*tasks], self.options].concat().join(" ");
+            let text = self
+                .script
+                .as_ref()
+                .map_or(COMMAND_SCRIPT, |(text, _)| text);
+            for (name, text) in [("batch_job.sh", BATCH_JOB), ("script", text)] {
+                std::fs::write(root.join(name), text).expect("the directory is writable");
+            }
+            let first: &[&str] = if self.has_command() { &[] } else { &[&tasks] };
+            let options = [first, self.options].concat().join(" ");
             let time = self.time_s.map_or(String::new(), |time| time.to_string());
-            command
-                .arg("sh")
-                .arg(script)
-                .arg(root)
-                .args([options, time]);
+            command.arg("sh").arg(root.join("batch_job.sh")).arg(root);
+            command.arg(options).env("GRANTED_TIME", time);
         } else {
             command.args(["salloc", "--quiet", &tasks]);
             command.args(self.options);
         }
         command
     }
+}
+
+/// Puts the commands of Slurm in front of a PATH.
+fn set_path(command: &mut Command, path: &OsStr) {
+    let path = std::iter::once(programs()).chain(std::env::split_paths(path));
+    command.env("PATH", std::env::join_paths(path).expect("no colon"));
 }
 
 /// Commands of a running Slurm.
@@ -87,8 +127,7 @@ impl SlurmCommands {
     fn configure(&self, command: &mut Command) {
         configure(command, &self.configuration);
         let path = std::env::var_os("PATH").unwrap_or_default();
-        let path = std::iter::once(programs()).chain(std::env::split_paths(&path));
-        command.env("PATH", std::env::join_paths(path).expect("no colon"));
+        set_path(command, &path);
     }
 
     /// Prepares a command of Slurm on the controller's host.

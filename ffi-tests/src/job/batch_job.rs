@@ -4,6 +4,7 @@ use super::Job;
 use crate::grid_engine;
 use crate::kill::Trigger;
 use crate::namespace_hosts::Hosts;
+use crate::page_scripts;
 use crate::paths;
 use crate::processes;
 use crate::slurm_allocation::Allocation;
@@ -76,6 +77,14 @@ impl Job {
         Some(slurm)
     }
 
+    /// Provides the names that scripts of the book have: `./solver`, and the directory `events`.
+    fn prepare_script(&self, work: &Path) {
+        let arguments: Vec<&str> = self.arguments.iter().map(String::as_str).collect();
+        page_scripts::stand_in(&work.join("solver"), &self.program, &arguments);
+        let linked = std::os::unix::fs::symlink("../events", work.join("events"));
+        linked.expect("the directory is writable");
+    }
+
     /// Returns the command of the allocation, with `understudy run` for the job.
     ///
     /// `None` if the job runs in no allocation.
@@ -86,10 +95,14 @@ impl Job {
         let of_grid_engine = self.grid_engine.then(|| grid_engine::command(hosts, root));
         let mut command = of_grid_engine.or_else(of_slurm)?;
         let [workers, spares] = [self.workers, self.spares].map(|number| number.to_string());
-        command.arg(paths::product("understudy"));
-        command.args(["run", "--progress", "none", "-n", &workers]);
-        command.args(["--spares", &spares]).args(self.run_options);
-        command.arg("--").arg(&self.program).args(&self.arguments);
+        if allocation.has_command() {
+            self.prepare_script(&root.join("work"));
+        } else {
+            command.arg(paths::product("understudy"));
+            command.args(["run", "--progress", "none", "-n", &workers]);
+            command.args(["--spares", &spares]).args(self.run_options);
+            command.arg("--").arg(&self.program).args(&self.arguments);
+        }
         command
             .env("OMPI_MCA_btl", "self,sm,tcp")
             .env("OMPI_MCA_mpi_yield_when_idle", "1")
