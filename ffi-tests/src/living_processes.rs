@@ -60,6 +60,13 @@ pub fn beside_work(pid: u32) -> Option<PathBuf> {
     work.parent().map(PathBuf::from)
 }
 
+/// True if the job has printed these words on standard error.
+pub fn has_printed(ranks: &Ranks, words: &str) -> bool {
+    let job = beside_work(ranks[&0].pid);
+    let text = job.map(|job| std::fs::read_to_string(job.join("stderr")).unwrap_or_default());
+    text.is_some_and(|text| text.contains(words))
+}
+
 /// Returns the substring of the job's name that the launcher has chosen.
 ///
 /// Under Open MPI 4, the substring is the number of the PMIx namespace, and under Slurm the numbers

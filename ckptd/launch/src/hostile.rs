@@ -55,7 +55,7 @@ fn decode<M: Decode<()> + Encode + Debug>(bytes: &[u8]) {
 /// Each step begins with two bytes: the node and its action, and the length of the encoded report
 /// that follows. No report may make the leader panic.
 pub fn report(mut bytes: &[u8]) {
-    let mut leader = JobLeader::new("n0", &Config::default());
+    let mut leader = JobLeader::new("n0", &Config::default(), true);
     let mut nodes = BTreeSet::from([OWN_NODE]);
     while let [what, length, rest @ ..] = bytes {
         let (payload, rest) = rest.split_at(usize::from(*length).min(rest.len()));

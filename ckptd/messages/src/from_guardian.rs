@@ -32,6 +32,10 @@ pub enum FromGuardian {
         number: ProcessNumber,
         activity: Option<Activity>,
     },
+    /// Heartbeat, which the manager returns.
+    Beat,
+    /// The guardian exits, and sends no heartbeats any more.
+    Leaves,
 }
 
 /// Registration of a process with its guardian.

@@ -43,6 +43,8 @@ pub enum JobOrder<B> {
     },
     /// Ends the last generation and begins another one.
     Begin(B),
+    /// Kills a guardian that does not answer, with its processes.
+    KillGuardian { rank: Guardian },
     /// Ends the program; after a good end, another program of a script may follow.
     ///
     /// Processes receive this order only if `is_good`.

@@ -19,6 +19,6 @@ pub use hello::{Hello, ReplaceAnswer};
 pub use job_order::{GenerationStart, JobOrder};
 pub use process_end::{Killer, ProcessEnd};
 pub use spawned_process::{ChildProgram, ChildStart, ChildState};
-pub use to_guardian::ToGuardian;
+pub use to_guardian::{ManagerRole, ToGuardian};
 pub use to_manager::ToManager;
 pub use to_process::{Boards, ToProcess};

@@ -38,10 +38,27 @@ pub enum ToGuardian {
     },
     /// A process of this node has resumed the program in a generation of this manager.
     Resumed,
-    /// No other manager can replace this one.
-    IsLast,
+    /// Answer to [`crate::Hello::Guardian`]; the manager's pidfd comes with the message.
+    Welcome {
+        role: ManagerRole,
+        /// Process id of the manager.
+        pid: u32,
+    },
+    /// Returned heartbeat.
+    Beat,
     /// Starts a process that the program has spawned.
     ///
     /// A descriptor for the process's MPI library comes with the message if the library needs one.
     StartChild(ChildStart),
+}
+
+/// Consequence of a manager's death.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Encode, Decode)]
+pub enum ManagerRole {
+    /// The manager of a job on one node: another one takes its place.
+    Alone,
+    /// The manager with the leader of a job on several nodes: the job ends.
+    Leader,
+    /// The manager of another node, which the leader observes: the node is lost.
+    Follower,
 }

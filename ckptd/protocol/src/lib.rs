@@ -21,7 +21,8 @@
 //! process that was in a generation nor a replica store is left, or if failures in succession
 //! reach a limit.
 //!
-//! Nodes and the leader judge each other's silence by [`NodeLease`] and [`NodeSilence`].
+//! Nodes and the leader judge each other's silence by [`NodeLease`] and [`PeerSilence`]; guardians and
+//! their manager by [`PeerSilence`].
 //!
 //! The crate uses no sockets, no clock and no MPI: time is passed in, and `tests/simulator`
 //! simulates everything else.
@@ -34,19 +35,19 @@ mod hang;
 mod job;
 mod member;
 mod node_lease;
-mod node_silence;
+mod peer_silence;
 mod silence_limits;
 
 pub use action::{Action, BegunGeneration};
 pub use doubt::{DOUBT_TIMEOUT, Doubt};
 pub use event::{Domain, Ending, Event, Node, ProcessHistory};
 pub use hang::{
-    CallSample, HangAction, HangLimits, InactivityKind, JobWatch, ProcessSample, ProcessState,
-    ProcessWatch,
+    CallSample, GuardianAction, GuardianSilence, GuardianWatch, HangAction, HangLimits,
+    InactivityKind, JobWatch, ProcessSample, ProcessState, ProcessWatch,
 };
 pub use job::{JOIN_TIMEOUT, Job};
 pub use node_lease::{HEARTBEAT_INTERVAL, NodeLease};
-pub use node_silence::{NodeSilence, SilenceChange};
+pub use peer_silence::{GuardianLimits, PeerSilence, SilenceChange};
 pub use silence_limits::SilenceLimits;
 pub use understudy_messages::{GenerationStart, JobOrder, ToGuardian, ToManager};
 pub use understudy_numbers::{Generation, Guardian, ProcessNumber, Worker};

@@ -105,7 +105,7 @@ impl NodeLease {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::NodeSilence;
+    use crate::PeerSilence;
 
     const START: Duration = Duration::from_secs(50);
 
@@ -204,7 +204,7 @@ mod tests {
             let leader_clock = |now: Duration| now.mul_f64(leader_rate as f64 / 1000.0);
             let mut now = START;
             let mut lease = NodeLease::new(limits, node_clock(now));
-            let mut silence = NodeSilence::new(limits, leader_clock(now));
+            let mut silence = PeerSilence::of_node(limits, leader_clock(now));
             // The link fails in either direction at some time.
             let cut = [0, 1].map(|_| START + Duration::from_millis(random(4_000)));
             let mut on_the_way: VecDeque<(Duration, u64)> = VecDeque::new();

@@ -218,7 +218,8 @@ pub const SETTINGS: &[Setting] = &[
         meaning: "Time for which a host that does not answer, or whose node manager is stopped, is \
             waited for before it counts as lost, at least `5s`. Its processes are killed there by \
             timers of the kernel 1 s and 2 % of the time earlier. A host whose connections break \
-            is lost at once. The first host's value counts",
+            is lost at once. The first host's value counts. A guardian or node manager that does \
+            not answer on its own host is killed after this time",
         form: Form::Value("TIME"),
     },
     Setting {

@@ -12,6 +12,8 @@
 //!  process                              manager                             guardian
 //!    │                                    │ ◄─────────── Guardian { rank } ── │
 //!    │                                    │ ◄──────────────── AllReported ─── │
+//!    │                                    │ ── Welcome { role } ────────────► │ from now on Beat, and
+//!    │                                    │                                   │ back, every few seconds
 //!    │                                    │ ── Start(number) ───────────────► │ starts a process
 //!    │ ── Process(number), in MPI_Init ─────────────────────────────────────► │
 //!    │ ◄──────────────────────────────────────────── Connection, one end ──── │
@@ -46,8 +48,8 @@ pub use shared_page::{
 };
 pub use understudy_messages::{
     Activity, Boards, CallPlace, ChildProgram, ChildStart, ChildState, FromGuardian, Hello, Killer,
-    ProcessActivity, ProcessEnd, ProcessRecord, Registration, ReplaceAnswer, ToGuardian, ToManager,
-    ToProcess,
+    ManagerRole, ProcessActivity, ProcessEnd, ProcessRecord, Registration, ReplaceAnswer,
+    ToGuardian, ToManager, ToProcess,
 };
 
 use crate::io::{Interest, wait_ready};

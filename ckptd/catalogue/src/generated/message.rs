@@ -2701,6 +2701,57 @@ pub fn host_silent(host: impl Display, limit: impl Display) -> impl Display {
     })
 }
 
+pub fn guardian_silent(rank: impl Display, host: impl Display, pid: impl Display, consequence: impl Display) -> impl Display {
+    from_fn(move |out| {
+        write!(
+            out,
+            "guardian {rank} on {host} (process {pid}) does not answer: {consequence}. \
+             `kill -CONT {pid}` there continues a stopped process [guardian-silent]"
+        )
+    })
+}
+
+pub fn guardian_answers(rank: impl Display, host: impl Display, time: impl Display) -> impl Display {
+    from_fn(move |out| {
+        write!(
+            out,
+            "guardian {rank} on {host} answers again, after {time} s [guardian-answers]"
+        )
+    })
+}
+
+pub fn guardian_killed(rank: impl Display, host: impl Display, limit: impl Display) -> impl Display {
+    from_fn(move |out| {
+        write!(
+            out,
+            "guardian {rank} on {host} has not answered for {limit} s \
+             (UNDERSTUDY_NODE_TIMEOUT): it is killed, and its rank is replaced \
+             [guardian-killed]"
+        )
+    })
+}
+
+pub fn manager_silent(host: impl Display, pid: impl Display, consequence: impl Display, limit: impl Display) -> impl Display {
+    from_fn(move |out| {
+        write!(
+            out,
+            "the node manager on {host} (process {pid}) does not answer; the job waits \
+             for it, and {consequence} after {limit} s (UNDERSTUDY_NODE_TIMEOUT) \
+             [manager-silent]"
+        )
+    })
+}
+
+pub fn manager_answers(host: impl Display, time: impl Display) -> impl Display {
+    from_fn(move |out| {
+        write!(
+            out,
+            "the node manager on {host} answers again, after {time} s; the job goes on \
+             [manager-answers]"
+        )
+    })
+}
+
 pub fn host_answers(host: impl Display, time: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(

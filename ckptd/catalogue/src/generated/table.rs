@@ -3018,6 +3018,55 @@ pub static CATALOGUE: &[Message] = &[
         level: None,
     },
     Message {
+        identifier: "guardian-silent",
+        text: "guardian {rank} on {host} (process {pid}) does not answer: {consequence}. `kill \
+         -CONT {pid}` there continues a stopped process",
+        cause: "a signal has stopped a process of `ckptd guardian`, or it waits in the kernel; \
+         without its guardian, a rank runs on, but its failure is not noticed",
+        remedy: "continue it by SIGCONT if it is stopped; under `mpirun`, `mpiexec` and `srun`, \
+         which end the job when a guardian dies, it is not killed",
+        status: None,
+        level: None,
+    },
+    Message {
+        identifier: "guardian-answers",
+        text: "guardian {rank} on {host} answers again, after {time} s",
+        cause: "the process had been stopped, or the host is overloaded",
+        remedy: "none",
+        status: None,
+        level: None,
+    },
+    Message {
+        identifier: "guardian-killed",
+        text: "guardian {rank} on {host} has not answered for {limit} s \
+         (UNDERSTUDY_NODE_TIMEOUT): it is killed, and its rank is replaced",
+        cause: "a process of `ckptd guardian` was stopped, or had waited in the kernel, for too \
+         long",
+        remedy: "none; a longer UNDERSTUDY_NODE_TIMEOUT waits longer",
+        status: None,
+        level: None,
+    },
+    Message {
+        identifier: "manager-silent",
+        text: "the node manager on {host} (process {pid}) does not answer; the job waits for \
+         it, and {consequence} after {limit} s (UNDERSTUDY_NODE_TIMEOUT)",
+        cause: "a signal has stopped a process of `ckptd manage`, or it waits in the kernel; \
+         failures are not noticed until it runs again. It is killed after the time in \
+         the message",
+        remedy: "continue it by SIGCONT (`kill -CONT`) if it is stopped; the first host of a job \
+         on several hosts cannot be replaced",
+        status: None,
+        level: None,
+    },
+    Message {
+        identifier: "manager-answers",
+        text: "the node manager on {host} answers again, after {time} s; the job goes on",
+        cause: "the process had been stopped, or the host is overloaded",
+        remedy: "none",
+        status: None,
+        level: None,
+    },
+    Message {
         identifier: "host-answers",
         text: "{host} answers again, after {time} s; the job goes on",
         cause: "the host, its node manager or the network had stood still",

@@ -12,6 +12,7 @@ use super::guardian_sockets::{GuardianSockets, leave, register, report_failed_st
 use super::hang_watch::HangWatch;
 use super::input::Input;
 use super::launcher_position::LauncherPosition;
+use super::manager_watch::ManagerWatch;
 use super::memory_kills::MemoryKills;
 use super::passed_signals::PassedSignals;
 use super::program::{Program, preloaded_besides};
@@ -33,10 +34,11 @@ use std::sync::Arc;
 use std::time::Duration;
 use understudy_catalogue::{exit_status, message};
 use understudy_numbers::ProcessNumber;
+use understudy_protocol::GuardianLimits;
 use understudy_settings::{CheckpointSignals, Config};
 use understudy_sockets::{Poller, Source};
 use understudy_wire::line::{
-    self, FromGuardian, Hello, Killer, Line, LineListener, ProcessEnd, ToGuardian,
+    self, FromGuardian, Hello, Killer, Line, LineListener, ManagerRole, ProcessEnd, ToGuardian,
 };
 
 /// Signals that a launcher forwards to its processes.
@@ -73,6 +75,7 @@ pub struct GuardianProcess {
     pub(super) has_refused: Cell<bool>,
     pub(super) memory: MemoryKills,
     hangs: HangWatch,
+    manager_watch: ManagerWatch,
     pub(super) listener: Source<LineListener>,
     /// Connections on which no first message has arrived yet.
     pub(super) unidentified: Vec<Source<Line>>,
@@ -120,6 +123,7 @@ pub fn run(program: Program, settings: Result<(), String>) -> Result<i32, Error>
     let spares = config.as_ref().map_or(1, |config| config.spares);
     let requests = config.as_ref().and_then(|it| it.checkpoint_on.clone());
     let hang_after = config.as_ref().and_then(|it| it.hang_after);
+    let node_timeout = config.clone().unwrap_or_default().node_timeout;
     // With a daemon, the workers request spares at the end of a recovery, within the daemon's
     // limit.
     let replenishes = config.is_some_and(|config| config.replenish && config.daemon.is_none());
@@ -163,6 +167,7 @@ pub fn run(program: Program, settings: Result<(), String>) -> Result<i32, Error>
         has_refused: Cell::new(false),
         memory: MemoryKills::new(),
         hangs: HangWatch::new(hang_after),
+        manager_watch: ManagerWatch::new(GuardianLimits::new(node_timeout)),
         listener: sockets.listener,
         unidentified: Vec::new(),
         thread_sender: Arc::new(sockets.thread_sender),
@@ -260,8 +265,13 @@ impl GuardianProcess {
             self.accept_registrations();
             self.report_ends();
             self.report_hangs();
+            let directory = self.position.directory();
+            self.manager_watch.poll(&self.manager, &directory);
             let status = match self.manager.receive_with(Duration::ZERO) {
-                Ok(Some((message, files))) => self.execute(message, files)?,
+                Ok(Some((message, files))) => {
+                    self.manager_watch.note_message(message == ToGuardian::Beat);
+                    self.execute(message, files)?
+                }
                 Ok(None) => None,
                 Err(_) => self.find_manager()?,
             };
@@ -278,6 +288,8 @@ impl GuardianProcess {
         match message {
             ToGuardian::Start { number, is_restart } => self.start(number, is_restart),
             ToGuardian::Leave { status } => {
+                // The rest of the output may take long.
+                let _ = self.manager.send(&FromGuardian::Leaves);
                 // The fence ends with the manager, which may exit before this process.
                 self.fence_tie = None;
                 self.processes().iter_mut().for_each(GuardedProcess::untie);
@@ -304,7 +316,12 @@ impl GuardianProcess {
                 process.adopt_store(from, worker, status, files)
             }),
             ToGuardian::Resumed => self.fruitless_managers = 0,
-            ToGuardian::IsLast => self.is_last = true,
+            ToGuardian::Welcome { role, pid } => {
+                self.is_last |= role != ManagerRole::Alone;
+                let process = files.into_iter().next();
+                process.map(|process| self.manager_watch.judge(role, pid, process));
+            }
+            ToGuardian::Beat => {}
             ToGuardian::StartChild(start) => {
                 let id = start.id;
                 let (line, preload) = (files.into_iter().next(), preloaded_besides());
@@ -333,6 +350,7 @@ impl GuardianProcess {
     ///
     /// Returns an exit status if the job is over, or if too many managers have died.
     fn find_manager(&mut self) -> Result<Option<i32>, Error> {
+        self.manager_watch.forget();
         // Spawned processes would wait for ever for the servers of the dead manager.
         if self.is_last || self.children.are_any() {
             return Err(Error::NoManager);
@@ -380,7 +398,8 @@ impl GuardianProcess {
 
     /// Waits until a message arrives, a process ends, or the kill count must be polled.
     fn wait(&mut self) {
-        let limits = [self.memory.poll(), self.hangs.limit()];
+        let beats = Some(self.manager_watch.limit());
+        let limits = [self.memory.poll(), self.hangs.limit(), beats];
         let _ = self.poller.wait(limits.into_iter().flatten().min());
     }
 

@@ -119,7 +119,7 @@ impl Watched {
 ///
 /// All guardians of a job take their samples at the same time, so that the processes of a job are
 /// delayed together and not one after the other.
-fn until_sample(now_ns: u64, period: Duration) -> Duration {
+pub(super) fn until_sample(now_ns: u64, period: Duration) -> Duration {
     let period_ns = period.as_nanos() as u64;
     Duration::from_nanos(period_ns - now_ns % period_ns)
 }

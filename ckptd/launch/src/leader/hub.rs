@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
-use understudy_protocol::{NodeSilence, SilenceChange, SilenceLimits};
+use understudy_protocol::{PeerSilence, SilenceChange, SilenceLimits};
 use understudy_sockets::{Registry, Source, is_other_user};
 use understudy_wire::auth::{self, ProofPurpose};
 use understudy_wire::io::Interest;
@@ -47,7 +47,7 @@ struct UnauthenticatedPeer {
 
 struct Node {
     link: Source<Link>,
-    silence: NodeSilence,
+    silence: PeerSilence,
     /// Time when the connection ended.
     ended: Option<Instant>,
 }
@@ -57,7 +57,7 @@ pub struct Hub {
     registry: Registry,
     token: Vec<u8>,
     limits: SilenceLimits,
-    /// Start of the clock of all [`NodeSilence`].
+    /// Start of the clock of all [`PeerSilence`].
     began: Instant,
     unauthenticated: VecDeque<UnauthenticatedPeer>,
     nodes: BTreeMap<u32, Node>,
@@ -217,7 +217,7 @@ impl Hub {
                 });
                 let node = Node {
                     link,
-                    silence: NodeSilence::new(self.limits, self.began.elapsed()),
+                    silence: PeerSilence::of_node(self.limits, self.began.elapsed()),
                     ended: None,
                 };
                 self.nodes.insert(number, node);

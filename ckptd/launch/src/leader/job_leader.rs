@@ -18,8 +18,8 @@ use understudy_catalogue::{exit_status, message};
 use understudy_formats::events::realtime_ns;
 use understudy_pmi::GenerationName;
 use understudy_protocol::{
-    Action, Domain, Event, GenerationStart, Guardian, HangLimits, JOIN_TIMEOUT, Job, JobOrder,
-    JobWatch, Node, ProcessNumber, SilenceChange, SilenceLimits, Worker,
+    Action, Domain, Event, GenerationStart, Guardian, GuardianWatch, HangLimits, JOIN_TIMEOUT, Job,
+    JobOrder, JobWatch, Node, ProcessNumber, SilenceChange, SilenceLimits, Worker,
 };
 use understudy_settings::domains::domain_of_host;
 use understudy_settings::{CheckpointCause, Config};
@@ -35,6 +35,8 @@ pub struct JobLeader {
     /// State machine; `None` until the first guardian has reported the job's size.
     job: Option<Job>,
     began: Instant,
+    /// Silence after which a guardian is killed.
+    node_timeout: Duration,
     /// The name of each node's host.
     hosts: BTreeMap<u32, String>,
     /// File of UNDERSTUDY_DOMAIN.
@@ -57,6 +59,8 @@ pub struct JobLeader {
     requests: RequestSignals,
     /// Watch for hangs; `None` if hangs are not reported.
     hangs: Option<JobWatch>,
+    /// Guardians that do not answer their managers.
+    silent_guardians: GuardianWatch,
     orders: Vec<(u32, Order)>,
     /// True if the job has failed before any guardian has joined.
     ///
@@ -68,7 +72,8 @@ impl JobLeader {
     /// Returns the leader on this host.
     ///
     /// Without a file of failure domains, each host is a domain of its own.
-    pub fn new(host: &str, config: &Config) -> JobLeader {
+    /// `survives_guardians` is true if the launcher tolerates the death of a guardian.
+    pub fn new(host: &str, config: &Config, survives_guardians: bool) -> JobLeader {
         let watch = |time| JobWatch::new(HangLimits::new(time), config.replaces_hanging);
         JobLeader {
             file_of_domains: config.domains.clone(),
@@ -76,6 +81,7 @@ impl JobLeader {
             looked_up: BTreeSet::new(),
             job: None,
             began: Instant::now(),
+            node_timeout: config.node_timeout,
             hosts: BTreeMap::from([(OWN_NODE, host.to_owned())]),
             lost: BTreeSet::new(),
             guardians: BTreeMap::new(),
@@ -85,6 +91,7 @@ impl JobLeader {
             exchange: Exchange::default(),
             requests: RequestSignals::default(),
             hangs: config.hang_after.map(watch),
+            silent_guardians: GuardianWatch::new(survives_guardians),
             orders: Vec::new(),
             is_hopeless: false,
         }
@@ -96,13 +103,16 @@ impl JobLeader {
             return Some(JOIN_TIMEOUT.saturating_sub(self.began.elapsed()));
         };
         let hangs = self.hangs.as_ref().and_then(JobWatch::deadline);
-        let deadline = [job.deadline(), hangs].into_iter().flatten().min()?;
+        let guardians = self.silent_guardians.deadline();
+        let all = [job.deadline(), hangs, guardians];
+        let deadline = all.into_iter().flatten().min()?;
         Some(deadline.saturating_sub(self.began.elapsed()))
     }
 
     pub fn tick(&mut self) {
         self.handle_event(Event::Tick);
         self.judge_hangs();
+        self.judge_guardians();
     }
 
     /// Returns the orders for the nodes, in order.
@@ -243,6 +253,9 @@ impl JobLeader {
             Report::Activity { number, activity } => self.record_activity(number, activity),
             Report::LibraryAborted { number, generation } => {
                 self.handle_event(Event::LibraryAborted(number, generation))
+            }
+            Report::GuardianSilence { rank, pid, silence } => {
+                self.record_guardian_silence((rank, pid), silence)
             }
             Report::ReplacementRequested { id, number } => {
                 self.replace_on_request((node, id), number)
@@ -413,6 +426,9 @@ impl JobLeader {
                 self.send_to_node_of(number, JobOrder::RequestPlacementHints { number, failed });
             }
             JobOrder::Begin(beginning) => self.begin(&beginning.ranks, beginning.start),
+            JobOrder::KillGuardian { rank } => {
+                self.send_to_node_of_guardian(rank, JobOrder::KillGuardian { rank });
+            }
             JobOrder::End { is_good } => self.send_to_all(&Order::Job(JobOrder::End { is_good })),
         }
     }

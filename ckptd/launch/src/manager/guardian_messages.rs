@@ -25,7 +25,10 @@ impl NodeState {
             }
         }
         for (rank, message, files) in received {
+            self.silences.note_message(rank);
             match message {
+                FromGuardian::Beat => self.return_beat(rank),
+                FromGuardian::Leaves => self.silences.forget(rank),
                 FromGuardian::Process(record) => self.add_reported_process(rank, record, files),
                 FromGuardian::AllReported => self.reports.push(Report::AllReported { rank }),
                 message if !self.takeover.is_led() => self.takeover.defer(rank, message, files),
@@ -52,8 +55,16 @@ impl NodeState {
         self.end_if_partly_bypassed();
     }
 
+    fn return_beat(&self, rank: Guardian) {
+        if let Some(line) = self.guardians.get(&rank) {
+            // The death of the guardian is detected soon.
+            let _ = line.send(&ToGuardian::Beat);
+        }
+    }
+
     pub(super) fn lose_guardian(&mut self, rank: Guardian) {
         self.guardians.remove(&rank);
+        self.silences.forget(rank);
         self.lost_guardians.insert(rank);
         self.reports.push(Report::GuardianDied { rank });
         self.lose_children(rank);

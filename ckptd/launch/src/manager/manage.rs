@@ -21,11 +21,11 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use understudy_catalogue::{exit_status, message};
-use understudy_protocol::{JOIN_TIMEOUT, SilenceLimits};
+use understudy_protocol::{GuardianLimits, JOIN_TIMEOUT, SilenceLimits};
 use understudy_settings::Config;
 use understudy_sockets::{RETRY, Registry, Source};
 use understudy_wire::io::Interest;
-use understudy_wire::line::LineListener;
+use understudy_wire::line::{LineListener, ManagerRole};
 
 /// Time for the last messages, and for the exit of guardians of an abandoned node.
 const LAST_MESSAGES_TIMEOUT: Duration = Duration::from_secs(1);
@@ -39,8 +39,9 @@ const LAST_MESSAGES_TIMEOUT: Duration = Duration::from_secs(1);
 pub fn manage(listener: LineListener, directory: &Path, has_duty: bool) -> Result<i32, Error> {
     maximise_descriptor_limit();
     remove_fence(directory).map_err(Error::system("the fence of an earlier job"))?;
-    let mut node = NodeState::new(listener, directory, has_duty)?;
     let config = read_settings();
+    let limits = GuardianLimits::new(config.node_timeout);
+    let mut node = NodeState::new(listener, directory, limits)?;
     receive_request_signals(&node, &config)?;
     let status = match has_duty {
         false => lead_alone(&mut node, &config),
@@ -50,6 +51,7 @@ pub fn manage(listener: LineListener, directory: &Path, has_duty: bool) -> Resul
                 Messages::new(File::from(input.map_err(Error::system("standard input"))?));
             match starter.next().map_err(Error::system("standard input"))? {
                 ManagerDuty::Lead { token, others } => {
+                    node.role = ManagerRole::Leader;
                     let limits = SilenceLimits::new(config.node_timeout);
                     let hub = Hub::new(token, limits, node.registry());
                     lead(&mut node, &config, hub, &others, starter)
@@ -59,6 +61,7 @@ pub fn manage(listener: LineListener, directory: &Path, has_duty: bool) -> Resul
                     node: number,
                     leader,
                 } => {
+                    node.role = ManagerRole::Follower;
                     let (host, registry) = (node.host(), node.registry());
                     let follower = Follower::call(&leader, &token, number, host, registry);
                     let mut follower = follower.map_err(Error::NoLeader)?;
@@ -112,7 +115,7 @@ fn maximise_descriptor_limit() {
 
 /// Manages a job that is on this node only.
 fn lead_alone(node: &mut NodeState, config: &Config) -> Result<i32, Error> {
-    let mut leader = JobLeader::new(node.host(), config);
+    let mut leader = JobLeader::new(node.host(), config, node.survives_guardians());
     while !(node.is_deserted() && leader.is_deserted()) {
         node.wait(leader.limit());
         node.serve_node();
@@ -151,7 +154,7 @@ fn lead(
 ) -> Result<i32, Error> {
     let failed = || Error::system("a socket for other nodes");
     let mut hub = hub.map_err(failed())?;
-    let mut leader = JobLeader::new(node.host(), config);
+    let mut leader = JobLeader::new(node.host(), config, node.survives_guardians());
     let send = |message| {
         write_message(&mut io::stdout(), &message).map_err(Error::system("standard output"))
     };

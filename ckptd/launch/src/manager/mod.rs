@@ -10,6 +10,7 @@ mod clean_up;
 mod follower;
 mod generations;
 mod guardian_messages;
+mod guardian_silences;
 mod interrupts;
 mod manage;
 mod memory_report;

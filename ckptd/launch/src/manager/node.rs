@@ -4,6 +4,7 @@
 //! stores, and the servers of the MPI library.
 
 use super::begun_generation::BegunGeneration;
+use super::guardian_silences::GuardianSilences;
 use super::node_queue::{NodeQueue, QueueSender};
 use super::process::{Process, RegisteredProcess};
 use super::segments::Aborts;
@@ -11,16 +12,20 @@ use super::servers::Servers;
 use super::spawned_groups::SpawnedGroups;
 use super::takeover::Takeover;
 use crate::Error;
+use crate::job_directory::CKPTD_JOB;
 use crate::messages::Report;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 use understudy_numbers::{Generation, Guardian, ProcessNumber, Worker};
 use understudy_pmi::{Answer, GenerationName};
+use understudy_protocol::GuardianLimits;
+use understudy_relay::job_of_directory;
 use understudy_sockets::{Poller, Registry, Source};
 use understudy_wire::io::Interest;
-use understudy_wire::line::{Line, LineListener};
+use understudy_wire::line::{Line, LineListener, ManagerRole};
 
 /// Replica store that a process has handed over or adopted.
 pub(super) struct ReplicaStore {
@@ -52,12 +57,12 @@ pub struct NodeState {
     /// Number of workers of the job.
     pub(super) workers: u32,
     pub(super) guardians: BTreeMap<Guardian, Source<Line>>,
+    pub(super) silences: GuardianSilences,
     /// Guardians whose connections have ended: they count as dead.
     pub(super) lost_guardians: BTreeSet<Guardian>,
     /// State of the takeover if this manager follows a dead manager.
     pub(super) takeover: Takeover,
-    /// True if no other manager can replace this manager.
-    pub(super) is_last: bool,
+    pub(super) role: ManagerRole,
     /// Guardian of each process; the keys of the following maps are processes, too.
     pub(super) homes: BTreeMap<ProcessNumber, Guardian>,
     /// Processes that have registered and wait for their admission.
@@ -96,15 +101,14 @@ pub struct NodeState {
 impl NodeState {
     /// Returns the state of a node of the job with this directory.
     ///
-    /// Guardians connect to `listener`. `is_last` is true if no other manager can replace this
-    /// manager.
+    /// Guardians connect to `listener`, and have to answer within `limits`.
     ///
     /// # Errors
     /// Errors of [`Poller::new`] and epoll_ctl(2).
     pub fn new(
         listener: LineListener,
         directory: &Path,
-        is_last: bool,
+        limits: GuardianLimits,
     ) -> Result<NodeState, Error> {
         let failed = || Error::system("a poller");
         let poller = Poller::new().map_err(failed())?;
@@ -125,9 +129,10 @@ impl NodeState {
             callers: Vec::new(),
             workers: 0,
             guardians: BTreeMap::new(),
+            silences: GuardianSilences::new(limits),
             lost_guardians: BTreeSet::new(),
             takeover: Takeover::default(),
-            is_last,
+            role: ManagerRole::Alone,
             homes: BTreeMap::new(),
             waiting: BTreeMap::new(),
             early_programs: BTreeMap::new(),
@@ -152,6 +157,12 @@ impl NodeState {
     /// Returns the name of this node's host.
     pub fn host(&self) -> &str {
         &self.host
+    }
+
+    /// True if the launcher of this job tolerates the death of a guardian.
+    pub fn survives_guardians(&self) -> bool {
+        let name = self.directory.file_name().and_then(OsStr::to_str);
+        name.is_some_and(|name| job_of_directory(name).starts_with(CKPTD_JOB))
     }
 
     /// True if guardians were ordered to exit.

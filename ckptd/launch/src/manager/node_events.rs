@@ -4,10 +4,11 @@ use super::interrupts::{INTERRUPT_PERIOD, SCRIPTS_END};
 use super::node::{NodeState, ReplicaStore};
 use super::process::Process;
 use crate::messages::Report;
-use rustix::process::set_parent_process_death_signal;
+use rustix::process::{PidfdFlags, getpid, pidfd_open, set_parent_process_death_signal};
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 use understudy_catalogue::exit_status;
-use understudy_numbers::ProcessNumber;
+use understudy_numbers::{Guardian, ProcessNumber};
 use understudy_pmi::Answer;
 use understudy_sockets::{RETRY, Ready, Source};
 use understudy_wire::io::Interest;
@@ -25,6 +26,7 @@ impl NodeState {
             self.takeover.limit(),
             self.bypass_limit(),
             self.children.deadline(),
+            self.silences.limit(),
             self.late().next().map(|_| INTERRUPT_PERIOD),
             self.processes
                 .values()
@@ -47,6 +49,7 @@ impl NodeState {
         self.receive_from_processes();
         self.receive_from_guardians();
         self.poll_absent_guardians();
+        self.reports.extend(self.silences.poll());
         for message in self.queue.take() {
             self.handle_message(message);
         }
@@ -75,9 +78,7 @@ impl NodeState {
                     replenishes,
                     had_manager,
                 })) => {
-                    if self.is_last {
-                        let _ = line.send(&ToGuardian::IsLast);
-                    }
+                    self.welcome(rank, &line);
                     // From now on this process ends with its last guardian, and not with its
                     // parent.
                     let _ = set_parent_process_death_signal(None);
@@ -95,6 +96,18 @@ impl NodeState {
                 Ok(Some(Hello::Replace { number })) => self.request_replacement(number, line),
                 Ok(Some(Hello::Process { .. } | Hello::ReadActivities)) | Err(_) => {}
             }
+        }
+    }
+
+    /// Answers a guardian that joins, and awaits its heartbeats from now on.
+    fn welcome(&mut self, rank: Guardian, line: &Line) {
+        let own = pidfd_open(getpid(), PidfdFlags::empty());
+        let own: Vec<_> = own.iter().map(OwnedFd::as_fd).collect();
+        let (role, pid) = (self.role, std::process::id());
+        // The death of the guardian is detected soon.
+        let _ = line.send_with(&ToGuardian::Welcome { role, pid }, &own);
+        if let Err(error) = self.silences.expect(rank, line) {
+            log::info!("guardian {rank} is not watched: {error}");
         }
     }
 

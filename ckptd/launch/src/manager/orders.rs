@@ -112,6 +112,7 @@ impl NodeState {
                     self.give_up(error.to_string());
                 }
             }
+            JobOrder::KillGuardian { rank } => self.silences.kill(rank),
             JobOrder::End { is_good } => {
                 self.is_ending = true;
                 self.children.end(is_good);

@@ -90,15 +90,32 @@ impl NodeState {
             return;
         }
         self.takeover.last_poll = Some(Instant::now());
-        for rank in (0..size)
-            .map(Guardian)
-            .filter(|rank| !self.guardians.contains_key(rank))
-        {
-            // A guardian without a socket has not started yet.
-            let called = Line::connect(&self.directory, LineSocket::Guardian(rank));
-            let has_died = called.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused);
+        for rank in (0..size).map(Guardian) {
+            if self.guardians.contains_key(&rank) {
+                continue;
+            }
+            let has_died = match self.silences.has_died(rank) {
+                Some(has_died) => has_died,
+                None => self.seems_dead(rank),
+            };
             if has_died && self.takeover.absent.insert(rank) {
                 self.reports.push(Report::GuardianDied { rank });
+            }
+        }
+    }
+
+    /// True if the socket of a guardian refuses connections.
+    ///
+    /// The heartbeats of other guardians are awaited from now on, as a guardian may be stopped.
+    fn seems_dead(&mut self, rank: Guardian) -> bool {
+        match Line::connect(&self.directory, LineSocket::Guardian(rank)) {
+            // A guardian without a socket has not started yet.
+            Err(error) => error.kind() == ErrorKind::ConnectionRefused,
+            Ok(line) => {
+                if let Err(error) = self.silences.expect(rank, &line) {
+                    log::info!("guardian {rank} is not watched: {error}");
+                }
+                false
             }
         }
     }
@@ -122,8 +139,10 @@ impl NodeState {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
     use understudy_formats::private_directories::{PrivateDirectory, SHARED_MEMORY_DIRECTORY};
     use understudy_pmi::GenerationName;
+    use understudy_protocol::GuardianLimits;
     use understudy_wire::line::LineListener;
 
     /// Returns the file that MPICH chooses for the shared memory of a node's ranks.
@@ -139,7 +158,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = PrivateDirectory::open_any(directory.path()).unwrap();
         let listener = LineListener::new(&path, LineSocket::Manager).unwrap();
-        let node = NodeState::new(listener, directory.path(), true).unwrap();
+        let limits = GuardianLimits::new(Duration::from_secs(60));
+        let node = NodeState::new(listener, directory.path(), limits).unwrap();
         let job = format!("forgotten-{}", std::process::id());
         let name = GenerationName::new(&job, 3).unwrap();
         let (segment, own) = (

@@ -103,6 +103,7 @@ mod tests {
                 from: ProcessNumber(7),
             },
             JobOrder::Begin(beginning),
+            JobOrder::KillGuardian { rank: Guardian(4) },
             JobOrder::End { is_good: true },
         ]
     }
@@ -139,7 +140,7 @@ mod tests {
 
     #[test]
     fn orders_are_encoded_as_one_enumeration() {
-        let expected: [&[u8]; 15] = [
+        let expected: [&[u8]; 16] = [
             &[0, 4, 1, 5],
             &[1, 5, 1, 6],
             &[2, 6],
@@ -148,13 +149,14 @@ mod tests {
             &[5, 5, 1, 7],
             &[6, 5, 7],
             &[7, 1, b'j', 6, 1, 2, 1, 3, 0, 1, 5, 1, 1, 1, b'h'],
-            &[8, 1],
-            &[9, 1, 3, b'n', b'.', b'0', 2],
-            &[10, 1, 3, b'n', b'.', b'0', 3, 1, b'h'],
-            &[11, 1, 2],
-            &[12, 1, 1, 2],
-            &[13, 3, b'n', b'.', b'0'],
-            &[14, 1, 1, 1, 9],
+            &[8, 4],
+            &[9, 1],
+            &[10, 1, 3, b'n', b'.', b'0', 2],
+            &[11, 1, 3, b'n', b'.', b'0', 3, 1, b'h'],
+            &[12, 1, 2],
+            &[13, 1, 1, 2],
+            &[14, 3, b'n', b'.', b'0'],
+            &[15, 1, 1, 1, 9],
         ];
         let job = job_orders().into_iter().map(Order::Job);
         let servers = server_orders().into_iter().map(Order::Servers);
@@ -169,7 +171,7 @@ mod tests {
 
     #[test]
     fn an_unknown_order_is_refused() {
-        for bytes in [&[][..], &[15, 1], &[251, 0, 0]] {
+        for bytes in [&[][..], &[16, 1], &[251, 0, 0]] {
             assert!(bincode::decode_from_slice::<Order, _>(bytes, standard()).is_err());
         }
     }

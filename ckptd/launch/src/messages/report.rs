@@ -3,7 +3,7 @@
 use bincode::{Decode, Encode};
 use understudy_numbers::{Generation, Guardian, ProcessNumber, Rank, Worker};
 use understudy_pmi::{GenerationName, Members, Purpose};
-use understudy_protocol::ProcessHistory;
+use understudy_protocol::{GuardianSilence, ProcessHistory};
 use understudy_wire::line::{Activity, ProcessEnd, ToManager};
 
 /// A report of a node to the leader.
@@ -87,6 +87,13 @@ pub enum Report {
     Activity {
         number: ProcessNumber,
         activity: Option<Activity>,
+    },
+    /// A guardian does not answer, or answers again.
+    GuardianSilence {
+        rank: Guardian,
+        /// Process id of the guardian.
+        pid: u32,
+        silence: GuardianSilence,
     },
     /// The user requests the replacement of a process.
     ReplacementRequested {

@@ -40,8 +40,8 @@ pub struct SpawnedNamespace {
 
 impl ServerOrder {
     /// Tag of the first variant; lower tags are those of [`understudy_messages::JobOrder`].
-    pub const FIRST_TAG: u32 = 9;
-    const LAST_TAG: u32 = 14;
+    pub const FIRST_TAG: u32 = 10;
+    const LAST_TAG: u32 = 15;
 }
 
 impl Encode for ServerOrder {
@@ -51,12 +51,12 @@ impl Encode for ServerOrder {
                 id,
                 namespace,
                 rank,
-            } => (9u32, id, namespace, rank).encode(encoder),
-            ServerOrder::Join { id, joining } => (10u32, id, joining).encode(encoder),
-            ServerOrder::RolledBack { worker, number } => (11u32, worker, number).encode(encoder),
-            ServerOrder::ReadBoards { id, workers } => (12u32, id, workers).encode(encoder),
-            ServerOrder::Forget { name } => (13u32, name).encode(encoder),
-            ServerOrder::Answer { id, bytes } => (14u32, id, bytes).encode(encoder),
+            } => (10u32, id, namespace, rank).encode(encoder),
+            ServerOrder::Join { id, joining } => (11u32, id, joining).encode(encoder),
+            ServerOrder::RolledBack { worker, number } => (12u32, worker, number).encode(encoder),
+            ServerOrder::ReadBoards { id, workers } => (13u32, id, workers).encode(encoder),
+            ServerOrder::Forget { name } => (14u32, name).encode(encoder),
+            ServerOrder::Answer { id, bytes } => (15u32, id, bytes).encode(encoder),
         }
     }
 }
@@ -64,27 +64,27 @@ impl Encode for ServerOrder {
 impl<Context> Decode<Context> for ServerOrder {
     fn decode<D: Decoder<Context = Context>>(decoder: &mut D) -> Result<ServerOrder, DecodeError> {
         Ok(match u32::decode(decoder)? {
-            9 => ServerOrder::Modex {
+            10 => ServerOrder::Modex {
                 id: Decode::decode(decoder)?,
                 namespace: Decode::decode(decoder)?,
                 rank: Decode::decode(decoder)?,
             },
-            10 => ServerOrder::Join {
+            11 => ServerOrder::Join {
                 id: Decode::decode(decoder)?,
                 joining: Decode::decode(decoder)?,
             },
-            11 => ServerOrder::RolledBack {
+            12 => ServerOrder::RolledBack {
                 worker: Decode::decode(decoder)?,
                 number: Decode::decode(decoder)?,
             },
-            12 => ServerOrder::ReadBoards {
+            13 => ServerOrder::ReadBoards {
                 id: Decode::decode(decoder)?,
                 workers: Decode::decode(decoder)?,
             },
-            13 => ServerOrder::Forget {
+            14 => ServerOrder::Forget {
                 name: Decode::decode(decoder)?,
             },
-            14 => ServerOrder::Answer {
+            15 => ServerOrder::Answer {
                 id: Decode::decode(decoder)?,
                 bytes: Decode::decode(decoder)?,
             },

@@ -182,7 +182,8 @@ impl World {
             JobOrder::End { is_good } => self.is_ending |= is_good,
             JobOrder::Admit { .. }
             | JobOrder::CountSpareDeath
-            | JobOrder::RequestCheckpoint { .. } => {}
+            | JobOrder::RequestCheckpoint { .. }
+            | JobOrder::KillGuardian { .. } => {}
         }
     }
 

@@ -1,4 +1,5 @@
-//! A node manager or the daemon fails: the job continues.
+//! A node manager, a guardian or the daemon fails or is stopped: the job continues.
 
 mod daemon;
 mod manager;
+mod silent_processes;

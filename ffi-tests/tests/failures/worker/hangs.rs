@@ -1,7 +1,7 @@
 //! A rank that stands still is named with its place, and replaced on request.
 
 use ffi_tests::command::understudy;
-use ffi_tests::living_processes::{Ranks, beside_work, job_mark, living_and_lines};
+use ffi_tests::living_processes::{Ranks, has_printed, job_mark, living_and_lines};
 use ffi_tests::programs::heat2d;
 use ffi_tests::{Job, Outcome, paths, processes};
 use rustix::process::Signal;
@@ -18,13 +18,6 @@ fn stopped(job: Job, mut then: impl FnMut(&Ranks) -> bool + 'static) -> Job {
         }
         is_stopped && then(ranks)
     })
-}
-
-/// True if the job has printed these words on standard error.
-fn has_printed(ranks: &Ranks, words: &str) -> bool {
-    let job = beside_work(ranks[&0].pid);
-    let text = job.map(|job| std::fs::read_to_string(job.join("stderr")).unwrap_or_default());
-    text.is_some_and(|text| text.contains(words))
 }
 
 /// Returns the part of `understudy status OPTION` about the job of these ranks, and its name.

@@ -4,7 +4,9 @@ use super::JobLeader;
 use crate::messages::ServerOrder;
 use crate::print_message::print_message;
 use understudy_catalogue::{exit_status, message};
-use understudy_protocol::{Event, HangAction, Job, ProcessNumber};
+use understudy_protocol::{
+    Event, Guardian, GuardianAction, GuardianSilence, HangAction, Job, JobOrder, ProcessNumber,
+};
 use understudy_wire::line::{Activity, ProcessEnd, ReplaceAnswer};
 
 impl JobLeader {
@@ -52,6 +54,58 @@ impl JobLeader {
         let node = self.processes.get(&number);
         let host = node.and_then(|node| self.hosts.get(node));
         host.map_or("a lost node", String::as_str).to_owned()
+    }
+
+    /// Records that a guardian does not answer its manager, or answers again.
+    pub(super) fn record_guardian_silence(
+        &mut self,
+        guardian: (Guardian, u32),
+        silence: GuardianSilence,
+    ) {
+        let now = self.began.elapsed();
+        let action = self.silent_guardians.record(now, guardian, silence);
+        action
+            .into_iter()
+            .for_each(|action| self.act_on_guardian(action));
+    }
+
+    /// Reports silent guardians, and kills those that are overdue, if it is time.
+    pub(super) fn judge_guardians(&mut self) {
+        let living = self.guardians.keys().copied().collect();
+        let actions = self.silent_guardians.judge(self.began.elapsed(), &living);
+        actions
+            .into_iter()
+            .for_each(|action| self.act_on_guardian(action));
+    }
+
+    fn act_on_guardian(&mut self, action: GuardianAction) {
+        let host = |guardian: Guardian| {
+            let node = self.guardians.get(&guardian);
+            let host = node.and_then(|node| self.hosts.get(node));
+            host.map_or("a lost node", String::as_str)
+        };
+        let limit = self.node_timeout.as_secs();
+        match action {
+            GuardianAction::ReportSilence(guardian, pid) => {
+                let consequence = match self.silent_guardians.kills() {
+                    true => format!(
+                        "after {limit} s (UNDERSTUDY_NODE_TIMEOUT) it is killed, and its rank is \
+                         replaced"
+                    ),
+                    false => "a failure of its rank would not be noticed".to_owned(),
+                };
+                let host = host(guardian);
+                print_message(message::guardian_silent(guardian, host, pid, consequence));
+            }
+            GuardianAction::ReportAnswer(guardian, time) => {
+                let time = format_args!("{:.1}", time.as_secs_f64());
+                print_message(message::guardian_answers(guardian, host(guardian), time));
+            }
+            GuardianAction::Kill(rank) => {
+                print_message(message::guardian_killed(rank, host(rank), limit));
+                self.send(JobOrder::KillGuardian { rank });
+            }
+        }
     }
 
     /// Reports hangs, and replaces processes that cause them, if it is time.

@@ -5,7 +5,7 @@ use understudy_wire::line::ProcessEnd;
 
 #[test]
 fn nodes_with_spawned_processes_are_informed_of_a_rollback() {
-    let mut leader = JobLeader::new("n0", &Config::default());
+    let mut leader = JobLeader::new("n0", &Config::default(), true);
     let number = ProcessNumber(7);
     let mut report =
         |node, message| leader.handle_report(node, Report::Process { number, message });
@@ -32,7 +32,7 @@ fn nodes_with_spawned_processes_are_informed_of_a_rollback() {
 
 /// Returns a leader after a guardian on node 2 was ordered to start its process.
 fn with_another_node() -> JobLeader {
-    let mut leader = JobLeader::new("n0", &Config::default());
+    let mut leader = JobLeader::new("n0", &Config::default(), true);
     leader.join(2, "n2".into());
     let rank = Guardian(0);
     let joined = Report::GuardianJoined {

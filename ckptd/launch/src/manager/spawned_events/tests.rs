@@ -11,16 +11,16 @@ use understudy_formats::private_directories::PrivateDirectory;
 use understudy_messages::JobOrder;
 use understudy_numbers::Generation;
 use understudy_pmi::{Answer, GenerationName};
+use understudy_protocol::GuardianLimits;
 use understudy_wire::line::{LineListener, LineSocket};
 
 fn node() -> (NodeState, tempfile::TempDir) {
     let directory = tempfile::tempdir().unwrap();
     let path = PrivateDirectory::open_any(directory.path()).unwrap();
     let listener = LineListener::new(&path, LineSocket::Manager).unwrap();
-    (
-        NodeState::new(listener, directory.path(), true).unwrap(),
-        directory,
-    )
+    let limits = GuardianLimits::new(Duration::from_secs(60));
+    let node = NodeState::new(listener, directory.path(), limits).unwrap();
+    (node, directory)
 }
 
 fn pidfd(process: &Process) -> OwnedFd {

@@ -1,38 +1,77 @@
-//! The leader's decision about a node that is silent.
+//! Decision about a peer that is silent: a node, a guardian or a node manager.
 
 use crate::{DOUBT_TIMEOUT, Doubt, SilenceLimits};
+use bincode::{Decode, Encode};
 use std::time::Duration;
 
 /// Silence of a node that is reported to the user.
-const NOTICE_TIMEOUT: Duration = Duration::from_secs(3);
+const NODE_NOTICE: Duration = Duration::from_secs(3);
+/// Silence of a guardian or of its manager that is reported to the user.
+const GUARDIAN_NOTICE: Duration = Duration::from_secs(10);
+/// Largest part of the wait after which a silence is reported.
+const NOTICE_PART: u32 = 2;
+/// Number of heartbeats of a guardian in the silence that is reported.
+const BEATS_PER_NOTICE: u32 = 2;
 
-/// A change of a node's silence.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// A change of a peer's silence.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Encode, Decode)]
 pub enum SilenceChange {
-    /// The node does not answer any more; the leader waits.
+    /// The peer does not answer any more.
     Began,
-    /// The node has answered after this time.
+    /// The peer has answered after this time.
     Ended(Duration),
 }
 
-/// State of a node's silence, by the leader's clock.
+/// Time limits of the connection between a guardian and the manager of its node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct GuardianLimits {
+    /// Silence after which a peer counts as lost.
+    pub wait: Duration,
+    notice: Duration,
+}
+
+impl GuardianLimits {
+    /// Returns the limits with this wait (UNDERSTUDY_NODE_TIMEOUT).
+    pub fn new(wait: Duration) -> GuardianLimits {
+        let notice = GUARDIAN_NOTICE.min(wait / NOTICE_PART);
+        GuardianLimits { wait, notice }
+    }
+
+    /// Returns the time between two heartbeats.
+    pub fn beat_interval(self) -> Duration {
+        self.notice / BEATS_PER_NOTICE
+    }
+}
+
+/// State of a peer's silence, by the clock of this process.
 #[derive(Debug)]
-pub struct NodeSilence {
-    limits: SilenceLimits,
+pub struct PeerSilence {
+    wait: Duration,
+    notice_after: Duration,
     last_message: Duration,
-    /// Silence beyond the limit, less [`DOUBT_TIMEOUT`].
+    /// Silence beyond the wait, less [`DOUBT_TIMEOUT`].
     loss: Doubt,
-    /// Silence beyond [`NOTICE_TIMEOUT`].
+    /// Silence beyond `notice_after`.
     notice: Doubt,
     /// True if the silence was reported.
     is_noticed: bool,
 }
 
-impl NodeSilence {
+impl PeerSilence {
     /// Returns the state of a node that has just connected.
-    pub fn new(limits: SilenceLimits, now: Duration) -> NodeSilence {
-        NodeSilence {
-            limits,
+    pub fn of_node(limits: SilenceLimits, now: Duration) -> PeerSilence {
+        PeerSilence::new(limits.wait(), NODE_NOTICE, now)
+    }
+
+    /// Returns the state of a guardian, or of its manager, that has just connected.
+    pub fn on_node(limits: GuardianLimits, now: Duration) -> PeerSilence {
+        PeerSilence::new(limits.wait, limits.notice, now)
+    }
+
+    fn new(wait: Duration, notice_after: Duration, now: Duration) -> PeerSilence {
+        PeerSilence {
+            wait,
+            notice_after,
             last_message: now,
             loss: Doubt::default(),
             notice: Doubt::default(),
@@ -49,7 +88,7 @@ impl NodeSilence {
         let silence_left = self.silence(now);
         self.loss
             .update(now, silence_left >= self.loss_doubted_at());
-        self.notice.update(now, silence_left >= NOTICE_TIMEOUT);
+        self.notice.update(now, silence_left >= self.notice_after);
         match (self.is_noticed, has_message) {
             (true, true) => {
                 self.is_noticed = false;
@@ -64,7 +103,7 @@ impl NodeSilence {
     }
 
     fn loss_doubted_at(&self) -> Duration {
-        self.limits.wait().saturating_sub(DOUBT_TIMEOUT)
+        self.wait.saturating_sub(DOUBT_TIMEOUT)
     }
 
     /// Returns the time since the last message.
@@ -72,9 +111,7 @@ impl NodeSilence {
         now.saturating_sub(self.last_message)
     }
 
-    /// True if the node counts as lost.
-    ///
-    /// At least the time of [`SilenceLimits::wait`] has passed since the last message.
+    /// True if the peer counts as lost: its silence has reached the wait.
     pub fn is_lost(&self) -> bool {
         self.loss.is_over()
     }
@@ -86,7 +123,11 @@ impl NodeSilence {
         let loss = loss.unwrap_or_else(|| at(self.loss_doubted_at()));
         match self.is_noticed {
             true => loss,
-            false => loss.min(self.notice.limit(now).unwrap_or_else(|| at(NOTICE_TIMEOUT))),
+            false => loss.min(
+                self.notice
+                    .limit(now)
+                    .unwrap_or_else(|| at(self.notice_after)),
+            ),
         }
     }
 }
@@ -98,12 +139,12 @@ mod tests {
     const WAIT: Duration = Duration::from_secs(60);
     const START: Duration = Duration::from_secs(1000);
 
-    fn node() -> NodeSilence {
-        NodeSilence::new(SilenceLimits::new(WAIT), START)
+    fn node() -> PeerSilence {
+        PeerSilence::of_node(SilenceLimits::new(WAIT), START)
     }
 
     /// Updates a silent node until `until`, as often as its limit demands.
-    fn wait(node: &mut NodeSilence, from: Duration, until: Duration) -> Vec<SilenceChange> {
+    fn wait(node: &mut PeerSilence, from: Duration, until: Duration) -> Vec<SilenceChange> {
         let (mut now, mut changes) = (from, Vec::new());
         while now < until && !node.is_lost() {
             now = (now + node.limit(now).max(Duration::from_millis(1))).min(until);
@@ -149,5 +190,16 @@ mod tests {
                 .is_some()
         );
         assert!(!node.is_lost());
+    }
+
+    /// A guardian sends a heartbeat before its silence is reported, also with a short wait.
+    #[test]
+    fn a_heartbeat_precedes_the_report_and_the_report_the_loss() {
+        for wait in [5, 60, 3600].map(Duration::from_secs) {
+            let limits = GuardianLimits::new(wait);
+            assert!(limits.beat_interval() < limits.notice);
+            assert!(limits.notice + DOUBT_TIMEOUT < limits.wait);
+        }
+        assert_eq!(GuardianLimits::new(WAIT).notice, GUARDIAN_NOTICE);
     }
 }
