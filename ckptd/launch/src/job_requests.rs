@@ -10,7 +10,7 @@ use understudy_wire::line::{Hello, Line, LineSocket, ProcessActivity, ReplaceAns
 /// Time limit for the answer of a manager, which may have to ask the leader.
 const MANAGER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time limit for the answer of a guardian.
-const GUARDIAN_TIMEOUT: Duration = Duration::from_secs(1);
+const GUARDIAN_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Requests the death and replacement of a rank; returns the host of the rank.
 ///

@@ -46,4 +46,4 @@ pub use print_message::print_message;
 pub use process_context::own_program;
 pub use streams::Streams;
 pub use tied_child::end_with_parent;
-pub use understudy_wire::line::{Activity, CallPlace, ProcessActivity};
+pub use understudy_wire::line::{Activity, CallPlace, ProcessActivity, StackFrame};

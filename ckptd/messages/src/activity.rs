@@ -34,6 +34,15 @@ pub enum Activity {
     Computing { after: CallPlace },
 }
 
+/// A call on the stack of the program.
+#[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
+pub struct StackFrame {
+    /// Path of the program or library.
+    pub path: String,
+    /// Offset of the return address, for addr2line(1).
+    pub offset: u64,
+}
+
 /// Answer of a guardian to [`crate::Hello::ReadActivities`], for one process.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 pub struct ProcessActivity {
@@ -41,6 +50,8 @@ pub struct ProcessActivity {
     pub activity: Activity,
     /// Time without any movement.
     pub inactive_for: Duration,
+    /// Innermost calls of the program, as far as they are known.
+    pub stack: Vec<StackFrame>,
 }
 
 impl fmt::Display for CallPlace {

@@ -13,7 +13,7 @@ mod to_guardian;
 mod to_manager;
 mod to_process;
 
-pub use activity::{Activity, CallPlace, ProcessActivity};
+pub use activity::{Activity, CallPlace, ProcessActivity, StackFrame};
 pub use from_guardian::{FromGuardian, ProcessRecord, Registration};
 pub use hello::{Hello, ReplaceAnswer};
 pub use job_order::{GenerationStart, JobOrder};

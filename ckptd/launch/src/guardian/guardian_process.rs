@@ -423,9 +423,7 @@ impl GuardianProcess {
                 Ok(Some(Hello::Process { number, library })) => {
                     self.register(line, number, library)
                 }
-                Ok(Some(Hello::ReadActivities)) => {
-                    let _ = line.send(&self.hangs.activities(&self.processes()));
-                }
+                Ok(Some(Hello::ReadActivities)) => self.hangs.answer(line, &self.processes()),
                 // Managers only test whether this process lives.
                 Ok(Some(Hello::Guardian { .. } | Hello::Replace { .. })) | Err(_) => {}
             }

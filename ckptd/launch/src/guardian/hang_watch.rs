@@ -2,13 +2,15 @@
 
 use super::guarded_process::GuardedProcess;
 use super::process_sample::SampledProcess;
+use crate::spawn_thread::spawn_thread;
 use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 use understudy_formats::events::realtime_ns;
 use understudy_numbers::ProcessNumber;
 use understudy_protocol::{HangLimits, ProcessWatch};
-use understudy_wire::line::{FromGuardian, ProcessActivity};
+use understudy_sockets::Source;
+use understudy_wire::line::{FromGuardian, Line, ProcessActivity};
 
 /// A process that is watched.
 struct Watched {
@@ -52,19 +54,37 @@ impl HangWatch {
             .for_each(|watched| watched.watch.repeat_reports());
     }
 
-    /// Returns the present activities of all processes.
-    pub fn activities(&self, processes: &[GuardedProcess]) -> Vec<ProcessActivity> {
+    /// Answers a command of the user, in a thread: a dead file system may block it.
+    pub fn answer(&self, line: Source<Line>, processes: &[GuardedProcess]) {
+        let activities = self.activities(processes);
+        let answer = move || {
+            let with_stack = |(mut it, process): (ProcessActivity, SampledProcess)| {
+                it.stack = process.stack();
+                it
+            };
+            let all: Vec<_> = activities.into_iter().map(with_stack).collect();
+            // The command may have exited.
+            let _ = line.send(&all);
+        };
+        // Without a thread the command reports that this guardian does not answer.
+        let _ = spawn_thread(answer);
+    }
+
+    /// Returns the present activities of all processes, without their stacks.
+    fn activities(&self, processes: &[GuardedProcess]) -> Vec<(ProcessActivity, SampledProcess)> {
         let activity = |process: &GuardedProcess| {
             let (pid, page) = process.watchable()?;
             let sampled = SampledProcess::open(pid, page)?;
             let known = self.watched.get(&process.number);
             let known = known.filter(|it| it.is(pid, page));
             let now = self.began.elapsed();
-            Some(ProcessActivity {
+            let activity = ProcessActivity {
                 number: process.number,
                 activity: sampled.activity()?,
                 inactive_for: known.map_or(Duration::ZERO, |it| it.watch.inactive_for(now)),
-            })
+                stack: Vec::new(),
+            };
+            Some((activity, sampled))
         };
         processes.iter().filter_map(activity).collect()
     }
@@ -90,6 +110,9 @@ impl HangWatch {
             if let Some(sample) = known.process.sample() {
                 let now = self.began.elapsed();
                 let report = known.watch.update(now, sample, limits);
+                if let Some(Some(_)) = report {
+                    log_stack(number, pid, page);
+                }
                 reports.extend(report.map(|kind| FromGuardian::Activity {
                     number,
                     activity: kind.map(|kind| known.process.describe(kind)),
@@ -99,6 +122,21 @@ impl HangWatch {
         }
         reports
     }
+}
+
+/// Logs the stack of an inactive process, in a thread: a dead file system may block it.
+fn log_stack(number: ProcessNumber, pid: u32, page: &OwnedFd) {
+    let process = SampledProcess::open(pid, page).filter(|_| log::log_enabled!(log::Level::Info));
+    let Some(process) = process else { return };
+    let log = move || {
+        let frames = process.stack().into_iter();
+        let frames: Vec<_> = frames
+            .map(|frame| format!("{}+{:#x}", frame.path, frame.offset))
+            .collect();
+        log::info!("stack of process {number}: {}", frames.join(" < "));
+    };
+    // Without a thread the stack is not logged.
+    let _ = spawn_thread(log);
 }
 
 impl Watched {

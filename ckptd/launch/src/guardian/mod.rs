@@ -12,12 +12,15 @@ mod launcher_position;
 mod launchers;
 mod leader_address;
 mod manager_watch;
+mod mapped_files;
 mod memory_kills;
 mod passed_signals;
+mod process_memory;
 mod process_sample;
 mod process_start;
 mod program;
 mod spawned_children;
+mod stack_walk;
 mod unprotected;
 
 pub use guardian_process::run;

@@ -3,6 +3,7 @@
 pub mod find;
 mod hang;
 mod screen;
+mod stack_names;
 
 use crate::outcome::{Failure, IMPOSSIBLE, Outcome, print, print_json, verdict};
 use find::JobStatus;

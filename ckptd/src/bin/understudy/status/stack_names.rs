@@ -1,0 +1,75 @@
+//! Names of functions on the stacks of ranks.
+
+use cpp_demangle::{DemangleOptions, Symbol};
+use object::read::elf::ElfFile64;
+use object::{Endianness, Object, ObjectSymbol, SymbolKind};
+use std::collections::BTreeMap;
+use std::path::Path;
+use understudy_launch::StackFrame;
+
+/// Limit of files whose symbols are read.
+const MAX_FILE_BYTES: u64 = 1 << 30;
+
+/// Contents of the files on the stacks; empty for files that cannot be read.
+#[derive(Default)]
+pub struct StackNames {
+    files: BTreeMap<String, Vec<u8>>,
+}
+
+impl StackNames {
+    /// Returns `function (file+offset)`, or `file+offset` if the function is unknown.
+    pub fn name(&mut self, frame: &StackFrame) -> String {
+        let path = &frame.path;
+        let bytes = self.files.entry(path.clone()).or_insert_with(|| {
+            let is_readable = |length| length <= MAX_FILE_BYTES;
+            let length = std::fs::metadata(path).map(|file| file.len());
+            let bytes = length.is_ok_and(is_readable).then(|| std::fs::read(path));
+            bytes.and_then(Result::ok).unwrap_or_default()
+        });
+        let file = Path::new(path).file_name().unwrap_or_default().display();
+        let place = format!("{file}+{:#x}", frame.offset);
+        // A return address may follow the last instruction of a function.
+        match function_at(bytes, frame.offset.saturating_sub(1)) {
+            Some(function) => format!("{function} ({place})"),
+            None => place,
+        }
+    }
+}
+
+/// Returns the name of the function that contains an address of an ELF file.
+fn function_at(bytes: &[u8], address: u64) -> Option<String> {
+    let file = ElfFile64::<Endianness>::parse(bytes).ok()?;
+    let contains = |symbol: &object::read::elf::ElfSymbol64<'_, '_>| {
+        let offset = address.checked_sub(symbol.address());
+        symbol.kind() == SymbolKind::Text && offset.is_some_and(|offset| offset < symbol.size())
+    };
+    let mut symbols = file.symbols().chain(file.dynamic_symbols());
+    let symbol = symbols.find(contains)?;
+    let name = symbol.name().ok()?;
+    let options = DemangleOptions::new().no_params().no_return_type();
+    let readable = Symbol::new(name).ok();
+    let readable = readable.and_then(|it| it.demangle_with_options(&options).ok());
+    Some(readable.unwrap_or_else(|| name.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_function_of_this_program_is_named() {
+        let path = std::env::current_exe().expect("a file");
+        let bytes = std::fs::read(&path).expect("readable");
+        let file = ElfFile64::<Endianness>::parse(&*bytes).expect("an ELF file");
+        let symbol = file.symbols().find(|symbol| symbol.name() == Ok("main"));
+        let frame = |path: &str| StackFrame {
+            path: path.to_owned(),
+            offset: symbol.as_ref().expect("a main function").address() + 2,
+        };
+        let mut names = StackNames::default();
+        let name = names.name(&frame(&path.to_string_lossy()));
+        assert!(name.starts_with("main ("), "{name}");
+        let unknown = names.name(&frame("/nonexistent/solver"));
+        assert!(unknown.starts_with("solver+0x"), "{unknown}");
+    }
+}
