@@ -4,21 +4,22 @@ use crate::job_directory::directory_of;
 use std::io;
 use std::time::Duration;
 use understudy_formats::private_directories::PrivateDirectory;
-use understudy_numbers::ProcessNumber;
-use understudy_wire::line::{Hello, Line, LineSocket, ProcessActivity, ReplaceAnswer};
+use understudy_wire::line::{
+    Hello, Line, LineSocket, ProcessActivity, ReplaceAnswer, ReplaceTarget,
+};
 
 /// Time limit for the answer of a manager, which may have to ask the leader.
 const MANAGER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time limit for the answer of a guardian.
 const GUARDIAN_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Requests the death and replacement of a rank; returns the host of the rank.
+/// Requests the death and replacement of a rank or host; returns the name of the host.
 ///
 /// # Errors
 /// Fails if the job's manager does not answer, or with the reason of a refusal.
-pub fn replace_rank(job: &str, number: ProcessNumber) -> io::Result<String> {
+pub fn replace(job: &str, target: ReplaceTarget) -> io::Result<String> {
     let line = Line::connect(&directory_of(job), LineSocket::Manager)?;
-    line.send(&Hello::Replace { number })?;
+    line.send(&Hello::Replace(target))?;
     let answer: Option<Vec<u8>> = line.receive(MANAGER_TIMEOUT)?;
     let answer = answer.ok_or_else(|| {
         let text = format!("its manager has not answered for {MANAGER_TIMEOUT:?}");

@@ -24,15 +24,23 @@ pub enum Hello {
         /// File name of the process's MPI library.
         library: String,
     },
-    /// A command of the user, which requests the death and replacement of a process.
+    /// A command of the user, which requests the death and replacement of processes.
     ///
     /// Sent to a manager, which answers with a [`ReplaceAnswer`].
-    Replace { number: ProcessNumber },
+    Replace(ReplaceTarget),
     /// A command of the user, which requests the activities of all processes of a guardian.
     ///
     /// The guardian answers with a list of [`crate::ProcessActivity`].
     ReadActivities,
 }
 
-/// Answer to [`Hello::Replace`]: the host of the process, or the reason of a refusal.
+/// Processes that are to be replaced.
+#[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
+pub enum ReplaceTarget {
+    Process(ProcessNumber),
+    /// All processes of the host with this name.
+    Host(String),
+}
+
+/// Answer to [`Hello::Replace`]: the host of the processes, or the reason of a refusal.
 pub type ReplaceAnswer = Result<String, String>;

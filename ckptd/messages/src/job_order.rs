@@ -45,6 +45,8 @@ pub enum JobOrder<B> {
     Begin(B),
     /// Kills a guardian that does not answer, with its processes.
     KillGuardian { rank: Guardian },
+    /// Ends a node, which then counts as lost.
+    EndNode,
     /// Ends the program; after a good end, another program of a script may follow.
     ///
     /// Processes receive this order only if `is_good`.

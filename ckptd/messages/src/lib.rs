@@ -15,7 +15,7 @@ mod to_process;
 
 pub use activity::{Activity, CallPlace, ProcessActivity, StackFrame};
 pub use from_guardian::{FromGuardian, ProcessRecord, Registration};
-pub use hello::{Hello, ReplaceAnswer};
+pub use hello::{Hello, ReplaceAnswer, ReplaceTarget};
 pub use job_order::{GenerationStart, JobOrder};
 pub use process_end::{Killer, ProcessEnd};
 pub use spawned_process::{ChildProgram, ChildStart, ChildState};

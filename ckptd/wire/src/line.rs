@@ -49,7 +49,7 @@ pub use shared_page::{
 pub use understudy_messages::{
     Activity, Boards, CallPlace, ChildProgram, ChildStart, ChildState, FromGuardian, Hello, Killer,
     ManagerRole, ProcessActivity, ProcessEnd, ProcessRecord, Registration, ReplaceAnswer,
-    StackFrame, ToGuardian, ToManager, ToProcess,
+    ReplaceTarget, StackFrame, ToGuardian, ToManager, ToProcess,
 };
 
 use crate::io::{Interest, wait_ready};

@@ -1918,6 +1918,16 @@ pub fn replacement_requested(rank: impl Display, host: impl Display) -> impl Dis
     })
 }
 
+pub fn host_replacement_requested(host: impl Display) -> impl Display {
+    from_fn(move |out| {
+        write!(
+            out,
+            "all ranks on {host} are killed and replaced on other hosts, as `understudy \
+             replace` requests [host-replacement-requested]"
+        )
+    })
+}
+
 pub fn hang_repeats(rank: impl Display, host: impl Display, count: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(

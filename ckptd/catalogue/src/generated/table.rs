@@ -2204,6 +2204,15 @@ pub static CATALOGUE: &[Message] = &[
         level: None,
     },
     Message {
+        identifier: "host-replacement-requested",
+        text: "all ranks on {host} are killed and replaced on other hosts, as `understudy \
+         replace` requests",
+        cause: "",
+        remedy: "",
+        status: None,
+        level: None,
+    },
+    Message {
         identifier: "hang-repeats",
         text: "rank {rank} on {host} has hung {count} times at the same place: every \
          replacement would hang again, and the job ends",

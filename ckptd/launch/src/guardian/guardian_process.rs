@@ -425,7 +425,7 @@ impl GuardianProcess {
                 }
                 Ok(Some(Hello::ReadActivities)) => self.hangs.answer(line, &self.processes()),
                 // Managers only test whether this process lives.
-                Ok(Some(Hello::Guardian { .. } | Hello::Replace { .. })) | Err(_) => {}
+                Ok(Some(Hello::Guardian { .. } | Hello::Replace(_))) | Err(_) => {}
             }
         }
     }

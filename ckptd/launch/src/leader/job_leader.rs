@@ -22,7 +22,7 @@ use understudy_protocol::{
     JobOrder, JobWatch, Node, ProcessNumber, SilenceChange, SilenceLimits, Worker,
 };
 use understudy_settings::domains::domain_of_host;
-use understudy_settings::{CheckpointCause, Config};
+use understudy_settings::{CheckpointCause, Config, Scheme};
 use understudy_wire::line::{ToGuardian, ToManager};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -37,6 +37,8 @@ pub struct JobLeader {
     began: Instant,
     /// Silence after which a guardian is killed.
     node_timeout: Duration,
+    /// Kind of protection, if the user has set one.
+    copies: Option<Scheme>,
     /// The name of each node's host.
     hosts: BTreeMap<u32, String>,
     /// File of UNDERSTUDY_DOMAIN.
@@ -82,6 +84,7 @@ impl JobLeader {
             job: None,
             began: Instant::now(),
             node_timeout: config.node_timeout,
+            copies: config.scheme,
             hosts: BTreeMap::from([(OWN_NODE, host.to_owned())]),
             lost: BTreeSet::new(),
             guardians: BTreeMap::new(),
@@ -257,8 +260,10 @@ impl JobLeader {
             Report::GuardianSilence { rank, pid, silence } => {
                 self.record_guardian_silence((rank, pid), silence)
             }
-            Report::ReplacementRequested { id, number } => {
-                self.replace_on_request((node, id), number)
+            Report::ReplacementRequested { id, target } => {
+                let answer = self.replace_on_request(target);
+                let bytes = bincode::encode_to_vec(&answer, bincode::config::standard()).ok();
+                self.send_to_servers([(node, ServerOrder::Answer { id, bytes })]);
             }
             Report::Spawned(status) => self.spawned_status = status,
             Report::Abort(status) => self.handle_event(Event::Abort(status)),
@@ -429,6 +434,8 @@ impl JobLeader {
             JobOrder::KillGuardian { rank } => {
                 self.send_to_node_of_guardian(rank, JobOrder::KillGuardian { rank });
             }
+            // Sent to one node (`replace_host`).
+            JobOrder::EndNode => {}
             JobOrder::End { is_good } => self.send_to_all(&Order::Job(JobOrder::End { is_good })),
         }
     }

@@ -246,6 +246,11 @@ fn follow(
         if node.is_over() {
             leader.stop_fence();
         }
+        if node.must_end && !node.is_over() {
+            // The end of the connection tells the leader that no process is left.
+            abandon_node(node);
+            return Ok(exit_status::RECOVERY_FAILED);
+        }
         let exit_of_starter = || {
             ready
                 .contains(&starter_pipe)

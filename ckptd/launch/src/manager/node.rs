@@ -93,6 +93,8 @@ pub struct NodeState {
     pub(super) is_ending: bool,
     /// True if guardians were ordered to exit.
     pub(super) is_over: bool,
+    /// True if the leader has ordered this node to end.
+    pub(super) must_end: bool,
     /// True if the job ends because this node cannot continue.
     pub(super) has_given_up: bool,
     pub(super) reports: Vec<Report>,
@@ -149,6 +151,7 @@ impl NodeState {
             owner_file: None,
             is_ending: false,
             is_over: false,
+            must_end: false,
             has_given_up: false,
             reports: Vec::new(),
         })

@@ -8,11 +8,11 @@ use rustix::process::{PidfdFlags, getpid, pidfd_open, set_parent_process_death_s
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 use understudy_catalogue::exit_status;
-use understudy_numbers::{Guardian, ProcessNumber};
+use understudy_numbers::Guardian;
 use understudy_pmi::Answer;
 use understudy_sockets::{RETRY, Ready, Source};
 use understudy_wire::io::Interest;
-use understudy_wire::line::{Hello, Line, ToGuardian, ToManager};
+use understudy_wire::line::{Hello, Line, ReplaceTarget, ToGuardian, ToManager};
 
 impl NodeState {
     /// Waits for a source of this node's registry, at most for `limit`.
@@ -93,7 +93,7 @@ impl NodeState {
                         had_manager,
                     });
                 }
-                Ok(Some(Hello::Replace { number })) => self.request_replacement(number, line),
+                Ok(Some(Hello::Replace(target))) => self.request_replacement(target, line),
                 Ok(Some(Hello::Process { .. } | Hello::ReadActivities)) | Err(_) => {}
             }
         }
@@ -111,8 +111,8 @@ impl NodeState {
         }
     }
 
-    /// Requests the replacement of a process from the leader, whose answer goes to `line`.
-    fn request_replacement(&mut self, number: ProcessNumber, line: Source<Line>) {
+    /// Requests the replacement of processes from the leader, whose answer goes to `line`.
+    fn request_replacement(&mut self, target: ReplaceTarget, line: Source<Line>) {
         // The command may have exited.
         let reply = move |answer: Option<Vec<u8>>| {
             let _ = line.send(&answer.unwrap_or_default());
@@ -120,7 +120,7 @@ impl NodeState {
         let (answer, _) = Answer::new(Box::new(reply));
         let id = self.register_request(Vec::new(), answer);
         self.reports
-            .push(Report::ReplacementRequested { id, number });
+            .push(Report::ReplacementRequested { id, target });
     }
 
     pub(super) fn receive_from_processes(&mut self) {

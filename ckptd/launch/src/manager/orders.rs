@@ -113,6 +113,7 @@ impl NodeState {
                 }
             }
             JobOrder::KillGuardian { rank } => self.silences.kill(rank),
+            JobOrder::EndNode => self.must_end = true,
             JobOrder::End { is_good } => {
                 self.is_ending = true;
                 self.children.end(is_good);

@@ -104,6 +104,7 @@ mod tests {
             },
             JobOrder::Begin(beginning),
             JobOrder::KillGuardian { rank: Guardian(4) },
+            JobOrder::EndNode,
             JobOrder::End { is_good: true },
         ]
     }
@@ -140,7 +141,7 @@ mod tests {
 
     #[test]
     fn orders_are_encoded_as_one_enumeration() {
-        let expected: [&[u8]; 16] = [
+        let expected: [&[u8]; 17] = [
             &[0, 4, 1, 5],
             &[1, 5, 1, 6],
             &[2, 6],
@@ -150,13 +151,14 @@ mod tests {
             &[6, 5, 7],
             &[7, 1, b'j', 6, 1, 2, 1, 3, 0, 1, 5, 1, 1, 1, b'h'],
             &[8, 4],
-            &[9, 1],
-            &[10, 1, 3, b'n', b'.', b'0', 2],
-            &[11, 1, 3, b'n', b'.', b'0', 3, 1, b'h'],
-            &[12, 1, 2],
-            &[13, 1, 1, 2],
-            &[14, 3, b'n', b'.', b'0'],
-            &[15, 1, 1, 1, 9],
+            &[9],
+            &[10, 1],
+            &[11, 1, 3, b'n', b'.', b'0', 2],
+            &[12, 1, 3, b'n', b'.', b'0', 3, 1, b'h'],
+            &[13, 1, 2],
+            &[14, 1, 1, 2],
+            &[15, 3, b'n', b'.', b'0'],
+            &[16, 1, 1, 1, 9],
         ];
         let job = job_orders().into_iter().map(Order::Job);
         let servers = server_orders().into_iter().map(Order::Servers);
@@ -171,7 +173,7 @@ mod tests {
 
     #[test]
     fn an_unknown_order_is_refused() {
-        for bytes in [&[][..], &[16, 1], &[251, 0, 0]] {
+        for bytes in [&[][..], &[17, 1], &[251, 0, 0]] {
             assert!(bincode::decode_from_slice::<Order, _>(bytes, standard()).is_err());
         }
     }

@@ -4,7 +4,7 @@ use bincode::{Decode, Encode};
 use understudy_numbers::{Generation, Guardian, ProcessNumber, Rank, Worker};
 use understudy_pmi::{GenerationName, Members, Purpose};
 use understudy_protocol::{GuardianSilence, ProcessHistory};
-use understudy_wire::line::{Activity, ProcessEnd, ToManager};
+use understudy_wire::line::{Activity, ProcessEnd, ReplaceTarget, ToManager};
 
 /// A report of a node to the leader.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
@@ -95,11 +95,11 @@ pub enum Report {
         pid: u32,
         silence: GuardianSilence,
     },
-    /// The user requests the replacement of a process.
+    /// The user requests the replacement of processes.
     ReplacementRequested {
         /// Identifier of the request, which the answer repeats.
         id: u64,
-        number: ProcessNumber,
+        target: ReplaceTarget,
     },
     /// The namespace of spawned processes has ended.
     Forget {

@@ -40,8 +40,8 @@ pub struct SpawnedNamespace {
 
 impl ServerOrder {
     /// Tag of the first variant; lower tags are those of [`understudy_messages::JobOrder`].
-    pub const FIRST_TAG: u32 = 10;
-    const LAST_TAG: u32 = 15;
+    pub const FIRST_TAG: u32 = 11;
+    const LAST_TAG: u32 = 16;
 }
 
 impl Encode for ServerOrder {
@@ -51,12 +51,12 @@ impl Encode for ServerOrder {
                 id,
                 namespace,
                 rank,
-            } => (10u32, id, namespace, rank).encode(encoder),
-            ServerOrder::Join { id, joining } => (11u32, id, joining).encode(encoder),
-            ServerOrder::RolledBack { worker, number } => (12u32, worker, number).encode(encoder),
-            ServerOrder::ReadBoards { id, workers } => (13u32, id, workers).encode(encoder),
-            ServerOrder::Forget { name } => (14u32, name).encode(encoder),
-            ServerOrder::Answer { id, bytes } => (15u32, id, bytes).encode(encoder),
+            } => (11u32, id, namespace, rank).encode(encoder),
+            ServerOrder::Join { id, joining } => (12u32, id, joining).encode(encoder),
+            ServerOrder::RolledBack { worker, number } => (13u32, worker, number).encode(encoder),
+            ServerOrder::ReadBoards { id, workers } => (14u32, id, workers).encode(encoder),
+            ServerOrder::Forget { name } => (15u32, name).encode(encoder),
+            ServerOrder::Answer { id, bytes } => (16u32, id, bytes).encode(encoder),
         }
     }
 }
@@ -64,27 +64,27 @@ impl Encode for ServerOrder {
 impl<Context> Decode<Context> for ServerOrder {
     fn decode<D: Decoder<Context = Context>>(decoder: &mut D) -> Result<ServerOrder, DecodeError> {
         Ok(match u32::decode(decoder)? {
-            10 => ServerOrder::Modex {
+            11 => ServerOrder::Modex {
                 id: Decode::decode(decoder)?,
                 namespace: Decode::decode(decoder)?,
                 rank: Decode::decode(decoder)?,
             },
-            11 => ServerOrder::Join {
+            12 => ServerOrder::Join {
                 id: Decode::decode(decoder)?,
                 joining: Decode::decode(decoder)?,
             },
-            12 => ServerOrder::RolledBack {
+            13 => ServerOrder::RolledBack {
                 worker: Decode::decode(decoder)?,
                 number: Decode::decode(decoder)?,
             },
-            13 => ServerOrder::ReadBoards {
+            14 => ServerOrder::ReadBoards {
                 id: Decode::decode(decoder)?,
                 workers: Decode::decode(decoder)?,
             },
-            14 => ServerOrder::Forget {
+            15 => ServerOrder::Forget {
                 name: Decode::decode(decoder)?,
             },
-            15 => ServerOrder::Answer {
+            16 => ServerOrder::Answer {
                 id: Decode::decode(decoder)?,
                 bytes: Decode::decode(decoder)?,
             },

@@ -183,7 +183,8 @@ impl World {
             JobOrder::Admit { .. }
             | JobOrder::CountSpareDeath
             | JobOrder::RequestCheckpoint { .. }
-            | JobOrder::KillGuardian { .. } => {}
+            | JobOrder::KillGuardian { .. }
+            | JobOrder::EndNode => {}
         }
     }
 

@@ -1,23 +1,25 @@
-//! `understudy replace`: kills a rank, which is then replaced.
+//! `understudy replace`: kills a rank, or all ranks of a host, which are then replaced.
 
 use crate::outcome::{Failure, IMPOSSIBLE, Outcome, print, verdict};
 use crate::status::find::Finder;
 use understudy_formats::events::ProcessNumber;
-use understudy_launch::replace_rank;
+use understudy_launch::{ReplaceTarget, replace};
 
-/// Kill a rank of a running job, so that another process replaces it.
+/// Kill a rank of a running job, or all ranks of a host, so that others replace them.
 ///
 /// The guardian of the rank kills it by SIGKILL, and the job recovers as from any other failure: it
-/// repeats the work since the last checkpoint. For ranks that hang, for example.
+/// repeats the work since the last checkpoint. For ranks that hang, for example. The ranks of a
+/// host are replaced on the other hosts, as after its loss.
 #[derive(clap::Args)]
 #[command(after_help = "Exit status:\n  \
-    0  the rank is being replaced\n  \
+    0  the rank or host is being replaced\n  \
     2  wrong usage\n  \
     3  it is not; a message says why\n\n\
-    Example: understudy replace 17")]
+    Examples: understudy replace 17; understudy replace node5")]
 pub struct Arguments {
-    /// Rank, as in `understudy status`; it may be on any node of the job.
-    rank: u32,
+    /// Rank, as in `understudy status`, on any node of the job; or name of a host.
+    #[arg(value_name = "RANK|HOST")]
+    target: String,
     /// Job, named as by `understudy status`; optional if only one job runs here.
     #[arg(long)]
     job: Option<String>,
@@ -29,12 +31,22 @@ impl Arguments {
         let running: Vec<String> = jobs.into_iter().map(|job| job.job).collect();
         let job =
             addressed(self.job, &running).map_err(|why| Failure::with_status(IMPOSSIBLE, why))?;
-        let rank = self.rank;
-        let host = replace_rank(&job, ProcessNumber(rank)).map_err(|error| {
-            let text = format!("rank {rank} of {job} is not replaced: {error}");
+        let (target, name) = match self.target.parse() {
+            Ok(rank) => (
+                ReplaceTarget::Process(ProcessNumber(rank)),
+                format!("rank {rank}"),
+            ),
+            Err(_) => (ReplaceTarget::Host(self.target.clone()), self.target),
+        };
+        let is_host = matches!(target, ReplaceTarget::Host(_));
+        let host = replace(&job, target).map_err(|error| {
+            let text = format!("{name} of {job} is not replaced: {error}");
             Failure::with_status(IMPOSSIBLE, text)
         })?;
-        print(format!("rank {rank} on {host} is being replaced\n"))?;
+        print(match is_host {
+            true => format!("{host} is being replaced\n"),
+            false => format!("{name} on {host} is being replaced\n"),
+        })?;
         Ok(verdict(true))
     }
 }

@@ -4,4 +4,5 @@
 
 mod hosts;
 mod redundancy;
+mod remote_hangs;
 mod stalls;

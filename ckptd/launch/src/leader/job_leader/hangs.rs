@@ -1,13 +1,14 @@
 //! Hangs of the job: reports of inactive processes, and replacements.
 
-use super::JobLeader;
-use crate::messages::ServerOrder;
+use super::{JobLeader, OWN_NODE};
+use crate::messages::Order;
 use crate::print_message::print_message;
 use understudy_catalogue::{exit_status, message};
 use understudy_protocol::{
     Event, Guardian, GuardianAction, GuardianSilence, HangAction, Job, JobOrder, ProcessNumber,
 };
-use understudy_wire::line::{Activity, ProcessEnd, ReplaceAnswer};
+use understudy_settings::Scheme;
+use understudy_wire::line::{Activity, ProcessEnd, ReplaceAnswer, ReplaceTarget};
 
 impl JobLeader {
     /// Records that a process has become inactive, or is active again.
@@ -28,25 +29,62 @@ impl JobLeader {
         }
     }
 
-    /// Kills a process at the request of the user, and answers the request.
-    pub(super) fn replace_on_request(&mut self, (node, id): (u32, u64), number: ProcessNumber) {
+    /// Kills processes at the request of the user; returns the answer.
+    pub(super) fn replace_on_request(&mut self, target: ReplaceTarget) -> ReplaceAnswer {
+        let job = self.job.as_ref();
+        if !job.is_some_and(|job| job.has_resumed() && !job.is_ending()) {
+            return Err("no worker runs the program yet, or the job ends".to_owned());
+        }
+        match target {
+            ReplaceTarget::Process(number) => self.replace_process(number),
+            ReplaceTarget::Host(name) => self.replace_host(&name),
+        }
+    }
+
+    fn replace_process(&mut self, number: ProcessNumber) -> ReplaceAnswer {
+        if !self.job.as_ref().is_some_and(|job| job.lives(number)) {
+            return Err(format!("the job has no living rank {number}"));
+        }
         let host = self.host_of(number);
-        let is_replaceable = self
-            .job
-            .as_ref()
-            .is_some_and(|job| job.has_resumed() && !job.is_ending());
-        let lives = self.job.as_ref().is_some_and(|job| job.lives(number));
-        let answer: ReplaceAnswer = match (is_replaceable, lives) {
-            (false, _) => Err("no worker runs the program yet, or the job ends".to_owned()),
-            (true, false) => Err(format!("the job has no living rank {number}")),
-            (true, true) => {
-                print_message(message::replacement_requested(number, &host));
-                self.handle_event(Event::Replace(number));
-                Ok(host)
-            }
+        print_message(message::replacement_requested(number, &host));
+        self.handle_event(Event::Replace(number));
+        Ok(host)
+    }
+
+    /// Ends a host, whose ranks are then replaced on other hosts as after its loss.
+    fn replace_host(&mut self, name: &str) -> ReplaceAnswer {
+        let short = |host: &str| host.split('.').next().map(str::to_owned);
+        let is_named = |host: &&String| *host == name || short(host) == short(name);
+        let exact = self.hosts.iter().find(|(_, host)| *host == name);
+        let found = exact.or_else(|| self.hosts.iter().find(|(_, host)| is_named(host)));
+        let Some((&node, host)) = found else {
+            let hosts: Vec<&str> = self.hosts.values().map(String::as_str).collect();
+            let hosts = hosts.join(", ");
+            return Err(format!("the job has no host {name}; its hosts are {hosts}"));
         };
-        let bytes = bincode::encode_to_vec(&answer, bincode::config::standard()).ok();
-        self.send_to_servers([(node, ServerOrder::Answer { id, bytes })]);
+        let host = host.clone();
+        if node == OWN_NODE {
+            return Err(format!(
+                "{host} is the first host of the job, which leads it and cannot be replaced; \
+                 `understudy replace RANK` replaces a single rank"
+            ));
+        }
+        if !self.silent_guardians.kills() {
+            return Err(
+                "the launcher of this job would end it: only jobs of `understudy run` and \
+                 `ckptd launch` survive the loss of a host"
+                    .to_owned(),
+            );
+        }
+        if self.copies == Some(Scheme::Copies(0)) {
+            return Err("with UNDERSTUDY_COPIES=0, no other host has replicas of its ranks".into());
+        }
+        if self.guardians.values().all(|home| *home == node) {
+            return Err(format!("no other host than {host} has places for ranks"));
+        }
+        print_message(message::host_replacement_requested(&host));
+        self.orders.push((node, Order::Job(JobOrder::EndNode)));
+        Ok(host)
     }
 
     /// Returns the name of the host of a process.

@@ -1,0 +1,59 @@
+//! The replacement of a host on request.
+
+use ffi_tests::namespace_hosts::Hosts;
+use ffi_tests::native_runs::native;
+use ffi_tests::programs::{self, TestProgram};
+use ffi_tests::{Job, Launcher, Outcome, Trigger, paths};
+
+/// Two workers on each of two hosts, and the spare on the second.
+const SLOTS: [u32; 2] = [2, 3];
+/// Workers of the second host.
+const REMOTE: [u32; 2] = [2, 3];
+
+fn job(case: &TestProgram) -> Job {
+    case.job().hosts(&SLOTS).launched_by(Launcher::Ckptd)
+}
+
+fn assert_good(outcome: &Outcome, case: &TestProgram, replaced: &[u32]) {
+    outcome.assert_success();
+    outcome.assert_like_after(&native(job(case)), case.files, case.canonical);
+    outcome.assert_replaced(replaced);
+    outcome.assert_nothing_left();
+}
+
+#[test]
+fn a_host_is_replaced_on_request() {
+    if !Hosts::are_possible() {
+        return;
+    }
+    let case = programs::short_heat2d();
+    let replace = |hosts: &Hosts| {
+        let command = paths::product("understudy");
+        let request = |name: &str| {
+            let words = [&*command.to_string_lossy(), "replace", name].map(str::to_owned);
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            let output = hosts.on(0, &words).output();
+            let output = output.expect("understudy can be executed");
+            let text = [output.stdout, output.stderr].concat();
+            (
+                output.status.code(),
+                String::from_utf8_lossy(&text).into_owned(),
+            )
+        };
+        let (status, why) = request(&hosts.name(0));
+        assert!(
+            status == Some(3) && why.contains("cannot be replaced"),
+            "{why}"
+        );
+        let (status, text) = request(&hosts.name(1));
+        assert!(
+            status == Some(0) && text.ends_with("is being replaced\n"),
+            "{text}"
+        );
+        true
+    };
+    let outcome = job(&case).disturb_hosts(Trigger::Lines(15), replace).run();
+    assert_good(&outcome, &case, &REMOTE);
+    outcome.assert_line(&["n2 are killed", "[host-replacement-requested]"]);
+    outcome.assert_line(&["n2 is lost", "[host-lost]"]);
+}
