@@ -444,6 +444,9 @@ impl JobLeader {
         let generation = start.generation;
         let count = ranks.len();
         log::info!("generation {generation} begins with {count} processes");
+        if let Some(hangs) = &mut self.hangs {
+            hangs.note_generation(self.began.elapsed());
+        }
         let node_of =
             |number: &ProcessNumber| self.processes.get(number).copied().unwrap_or(OWN_NODE);
         let node_of_rank: Vec<u32> = ranks.iter().map(node_of).collect();

@@ -1,9 +1,11 @@
-//! The replacement of a host on request.
+//! Hangs on several hosts, and the replacement of a host.
 
+use ffi_tests::living_processes::{has_printed, living_and_lines};
 use ffi_tests::namespace_hosts::Hosts;
 use ffi_tests::native_runs::native;
 use ffi_tests::programs::{self, TestProgram};
-use ffi_tests::{Job, Launcher, Outcome, Trigger, paths};
+use ffi_tests::{Job, Launcher, Outcome, Trigger, paths, processes};
+use rustix::process::Signal;
 
 /// Two workers on each of two hosts, and the spare on the second.
 const SLOTS: [u32; 2] = [2, 3];
@@ -19,6 +21,28 @@ fn assert_good(outcome: &Outcome, case: &TestProgram, replaced: &[u32]) {
     outcome.assert_like_after(&native(job(case)), case.files, case.canonical);
     outcome.assert_replaced(replaced);
     outcome.assert_nothing_left();
+}
+
+#[test]
+fn a_stopped_rank_of_another_host_is_reported_and_replaced() {
+    if !Hosts::are_possible() {
+        return;
+    }
+    let case = programs::short_heat2d();
+    let job = job(&case).env("UNDERSTUDY_HANG_AFTER", "2s");
+    let mut is_stopped = false;
+    let job = job
+        .env("UNDERSTUDY_ON_HANG", "replace")
+        .watch(move |ranks| {
+            if !is_stopped && living_and_lines(ranks, "heat2d").1 >= 4 {
+                is_stopped = processes::send(ranks[&REMOTE[1]].pid, Signal::STOP);
+            }
+            has_printed(ranks, "[recovered]")
+        });
+    let outcome = job.run();
+    assert_good(&outcome, &case, &REMOTE[1..]);
+    let words = ["rank 3 on ", "n2 is stopped (SIGSTOP)", "[rank-inactive]"];
+    outcome.assert_line(&words);
 }
 
 #[test]
