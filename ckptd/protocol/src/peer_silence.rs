@@ -8,6 +8,8 @@ use std::time::Duration;
 const NODE_NOTICE: Duration = Duration::from_secs(3);
 /// Silence of a guardian or of its manager that is reported to the user.
 const GUARDIAN_NOTICE: Duration = Duration::from_secs(10);
+/// Lateness of an update beyond which this process, and maybe its machine, was not running.
+const MAX_LATENESS: Duration = Duration::from_millis(500);
 /// Largest part of the wait after which a silence is reported.
 const NOTICE_PART: u32 = 2;
 /// Number of heartbeats of a guardian in the silence that is reported.
@@ -49,6 +51,8 @@ pub struct PeerSilence {
     wait: Duration,
     notice_after: Duration,
     last_message: Duration,
+    /// Time at which the next update is due.
+    due: Duration,
     /// Silence beyond the wait, less [`DOUBT_TIMEOUT`].
     loss: Doubt,
     /// Silence beyond `notice_after`.
@@ -73,6 +77,7 @@ impl PeerSilence {
             wait,
             notice_after,
             last_message: now,
+            due: now + wait,
             loss: Doubt::default(),
             notice: Doubt::default(),
             is_noticed: false,
@@ -80,7 +85,14 @@ impl PeerSilence {
     }
 
     /// Updates the state; `has_message` is true if a message has been received since.
+    ///
+    /// Time does not count as silence if this process was not running: a peer that answers
+    /// heartbeats has had none to answer.
     pub fn update(&mut self, now: Duration, has_message: bool) -> Option<SilenceChange> {
+        let late = now.saturating_sub(self.due);
+        if late > MAX_LATENESS {
+            self.last_message += late;
+        }
         let silence = self.silence(now);
         if has_message {
             self.last_message = now;
@@ -89,17 +101,14 @@ impl PeerSilence {
         self.loss
             .update(now, silence_left >= self.loss_doubted_at());
         self.notice.update(now, silence_left >= self.notice_after);
-        match (self.is_noticed, has_message) {
-            (true, true) => {
-                self.is_noticed = false;
-                Some(SilenceChange::Ended(silence))
-            }
-            (false, false) if self.notice.is_over() => {
-                self.is_noticed = true;
-                Some(SilenceChange::Began)
-            }
+        let change = match (self.is_noticed, has_message) {
+            (true, true) => Some(SilenceChange::Ended(silence)),
+            (false, false) if self.notice.is_over() => Some(SilenceChange::Began),
             _ => None,
-        }
+        };
+        self.is_noticed ^= change.is_some();
+        self.due = now + self.limit(now);
+        change
     }
 
     fn loss_doubted_at(&self) -> Duration {
@@ -175,6 +184,19 @@ mod tests {
         assert!(!node.is_lost());
         wait(&mut node, START + WAIT, START + WAIT + DOUBT_TIMEOUT / 2);
         assert!(node.is_lost());
+    }
+
+    /// The user has suspended the job, and the peer continues later than this process.
+    #[test]
+    fn time_in_which_this_process_is_stopped_is_no_silence() {
+        let mut manager = PeerSilence::on_node(GuardianLimits::new(WAIT), START);
+        wait(&mut manager, START, START + Duration::from_secs(8));
+        let suspended = START + WAIT * 10;
+        let changes = wait(&mut manager, suspended, suspended + Duration::from_secs(20));
+        assert_eq!(changes, [SilenceChange::Began]);
+        assert!(!manager.is_lost());
+        wait(&mut manager, suspended, suspended + WAIT * 2);
+        assert!(manager.is_lost());
     }
 
     /// The leader itself was stopped: messages of the node wait to be read.

@@ -95,7 +95,11 @@ impl Job {
         let of_grid_engine = self.grid_engine.then(|| grid_engine::command(hosts, root));
         let mut command = of_grid_engine.or_else(of_slurm)?;
         let [workers, spares] = [self.workers, self.spares].map(|number| number.to_string());
-        if self.allocation.as_ref().is_some_and(Allocation::has_command) {
+        if self
+            .allocation
+            .as_ref()
+            .is_some_and(Allocation::has_command)
+        {
             self.prepare_script(&root.join("work"));
         } else {
             command.arg(paths::product("understudy"));
