@@ -12,16 +12,14 @@
 #![allow(unsafe_code)]
 
 use crate::abi::rank;
+use crate::call::NeverAbandoned;
 use crate::procedures::real;
-use crate::real_types::{ROOT, RealComm, RealDatatype};
+use crate::real_types::{IN_PLACE, ROOT, RealComm, RealDatatype};
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use understudy_abi::{ZONE_SHIFT, ZONE_TAG};
 use understudy_formats::pages::{self, AddrRange, PageIndex, PageRun};
-
-/// `MPI_IN_PLACE`: no buffer.
-const IN_PLACE: usize = 1;
 
 /// Largest number of runs in a list of pages.
 const MAX_RUNS: usize = 1 << 14;
@@ -149,8 +147,7 @@ pub(crate) fn is_landing(buffer: *mut c_void) -> bool {
 
 #[cold]
 fn is_of_program(buffer: *mut c_void) -> bool {
-    let address = buffer as usize;
-    address != IN_PLACE && address >> ZONE_SHIFT != ZONE_TAG
+    buffer.cast_const() != IN_PLACE && buffer as usize >> ZONE_SHIFT != ZONE_TAG
 }
 
 /// Notes a buffer.
@@ -167,8 +164,11 @@ pub(crate) fn note(
     }
 }
 
-/// Returns the pages into which a receive may write.
+/// Returns the pages into which an open receive may write.
+///
+/// The queries are not abandoned after a failure, because the receive stays open until then.
 pub fn of_receive(buffer: u64, count: c_int, datatype: RealDatatype) -> Option<PageRun> {
+    let _guard = NeverAbandoned::new();
     covered(buffer as *mut c_void, count_of(count), datatype)
 }
 
@@ -179,7 +179,7 @@ fn covered(buffer: *mut c_void, elements: Elements, datatype: RealDatatype) -> O
         return None;
     }
     // SAFETY: local queries, which write variables of this function; the library checks the
-    // datatype. If a query fails or is abandoned, the call of the procedure fails too.
+    // datatype. If a query for `note` fails or is abandoned, the noted call fails too.
     let failed = unsafe {
         real::PMPI_Type_get_extent(datatype, &mut lower, &mut extent)
             | real::PMPI_Type_get_true_extent(datatype, &mut true_lower, &mut true_extent)

@@ -23,7 +23,7 @@ pub use real_handles::{
     real_request, real_session, real_win, set_predefined, set_real, write_symbol_tags,
 };
 pub use virtual_handles::{
-    DenotedObject, IN_PLACE, VirtComm, VirtDatatype, VirtErrhandler, VirtFile, VirtGroup, VirtInfo,
+    DenotedObject, VirtComm, VirtDatatype, VirtErrhandler, VirtFile, VirtGroup, VirtInfo,
     VirtMessage, VirtOp, VirtRequest, VirtSession, VirtWin, created_index, denoted_object,
     symbol_index, virtual_handle,
 };

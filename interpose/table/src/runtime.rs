@@ -221,7 +221,7 @@ fn generic_handlers(out: &mut String, table: &Table) {
     );
     imports(out);
     out.push_str(
-        "    use super::{Proc, real};\n    use crate::handles::IN_PLACE;\n    use \
+        "    use super::{Proc, real};\n    use understudy_mpi::real_types::IN_PLACE;\n    use \
         crate::requests::Argument;\n    use crate::calls::{is_root, local_size, peer_count};\n",
     );
     template::imports(out, table);

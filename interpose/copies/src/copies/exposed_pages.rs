@@ -56,9 +56,9 @@ pub fn expose_landings(tracker: &mut Tracker) {
     }
 }
 
-/// Limits the detection, after a capture, to windows and to requests that are not complete.
+/// Exposes only windows, open receives and persistent requests, after a capture.
 ///
-/// Other pages are added when MPI calls may write them.
+/// Later calls expose the pages that they may write.
 pub fn expose_only_open(rt: &Runtime) {
     let mut open = window_pages(rt);
     if landings::are_noted() {

@@ -6,8 +6,6 @@ use std::ffi::c_void;
 
 include!("../generated/virt_types.rs");
 
-pub const IN_PLACE: *const c_void = std::ptr::without_provenance(1);
-
 const BASE: usize = 0x1e00_0000_0000;
 const KIND_SHIFT: u32 = 32;
 const INDEX_SHIFT: u32 = 4;

@@ -14,11 +14,11 @@ use crate::calls::runtime;
 use crate::error_handling::finish;
 use crate::errors::SUCCESS;
 use crate::generated::{Proc, real};
-use crate::handles::{IN_PLACE, VirtComm, VirtDatatype, VirtRequest, real_comm, real_datatype};
+use crate::handles::{VirtComm, VirtDatatype, VirtRequest, real_comm, real_datatype};
 use crate::objects::comm::degrees;
 use crate::{cut, requests};
 use std::ffi::{c_int, c_void};
-use understudy_mpi::real_types::{RealDatatype, RealRequest};
+use understudy_mpi::real_types::{IN_PLACE, RealDatatype, RealRequest};
 
 /// Returns the real datatypes of an array; empty for a null pointer.
 unsafe fn real_types(rt: &Runtime, types: *const VirtDatatype, count: c_int) -> Vec<RealDatatype> {

@@ -15,10 +15,7 @@ use crate::requests::{self, Argument, RequestRecipe};
 use crate::world;
 use std::any::Any;
 use std::ffi::c_int;
-use understudy_mpi::real_types::RealRequest;
-
-/// `MPI_ROOT` of Open MPI.
-const ROOT: c_int = -4;
+use understudy_mpi::real_types::{ROOT, RealRequest};
 
 /// Returns the number of blocks that a collective sends: one for each member.
 ///

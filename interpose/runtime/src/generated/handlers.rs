@@ -44,7 +44,7 @@ mod generic {
     };
     use super::callbacks::*;
     use super::{Proc, real};
-    use crate::handles::IN_PLACE;
+    use understudy_mpi::real_types::IN_PLACE;
     use crate::requests::Argument;
     use crate::calls::{is_root, local_size, peer_count};
     use crate::calls::{
