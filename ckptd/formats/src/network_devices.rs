@@ -84,6 +84,27 @@ fn verbs_device(sysfs: &Path, name: String) -> NetworkDevice {
     }
 }
 
+/// Names under which the kernel offers these devices to processes (`/dev/NAME…`).
+const DEVICE_FILES: [&str; 3] = ["infiniband/uverbs", "cxi", "hfi1_"];
+
+/// Returns the devices among these open files, by their names in sysfs, sorted.
+pub fn opened_devices<'a>(sysfs: &Path, files: impl Iterator<Item = &'a Path>) -> Vec<String> {
+    let device = |file: &Path| {
+        let file = file.strip_prefix("/dev").ok()?.to_str()?;
+        DEVICE_FILES
+            .iter()
+            .find(|start| file.starts_with(**start))?;
+        let name = file.rsplit('/').next()?;
+        let verbs = sysfs.join("class/infiniband_verbs").join(name);
+        let of_verbs = fs::read_to_string(verbs.join("ibdev"));
+        Some(of_verbs.map_or_else(|_| name.to_owned(), |device| device.trim().to_owned()))
+    };
+    let mut found: Vec<String> = files.filter_map(device).collect();
+    found.sort();
+    found.dedup();
+    found
+}
+
 /// Returns the sorted names in a directory; none if the directory cannot be read.
 fn names(directory: &Path) -> Vec<String> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
@@ -143,5 +164,22 @@ mod tests {
              (RoCE, 200 Gb/sec (4X HDR)), rdmap0s6 (EFA, 200 Gb/sec (4X HDR)), cxi0 (Slingshot)"
         );
         assert_eq!(network_devices(&root.join("none")), []);
+    }
+
+    #[test]
+    fn open_devices_have_the_names_of_sysfs() {
+        let sysfs = tempfile::tempdir().unwrap();
+        let verbs = "class/infiniband_verbs/uverbs1/ibdev";
+        write(sysfs.path(), verbs, "mlx5_1\n");
+        let files = [
+            "/dev/infiniband/uverbs1",
+            "/dev/infiniband/uverbs1",
+            "/dev/infiniband/rdma_cm",
+            "/dev/cxi0",
+            "/dev/shm/cxi0",
+            "socket:[4711]",
+        ];
+        let files = files.iter().map(Path::new);
+        assert_eq!(opened_devices(sysfs.path(), files), ["cxi0", "mlx5_1"]);
     }
 }

@@ -145,6 +145,9 @@ pub fn facts(report: &Report, facts: &Facts) -> Markup {
                 (left)
             }
             dt { "Hosts" } dd { (facts.hosts_with_ranks()) }
+            @if let Some(network) = &report.outcome.network {
+                dt { "Network" } dd { (network) }
+            }
             dt { "Program" } dd { (facts.program) }
             dt { "Version" } dd { "understudy " (facts.version) ", job " (facts.job) }
         }

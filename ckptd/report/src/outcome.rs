@@ -3,7 +3,7 @@
 use crate::{Event, Recovery, RunRecord};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
-use understudy_formats::events::{EndReason, Kind, ProcessNumber, Role};
+use understudy_formats::events::{EndReason, Kind, NETWORK, ProcessNumber, Role};
 
 /// The end of a job, as its processes or `understudy run` have recorded it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -37,6 +37,8 @@ pub struct Outcome {
     pub spares_left: usize,
     /// Reason why the job was not protected, or not any more.
     pub unprotected: Option<String>,
+    /// Network between nodes; `None` for a job on one node.
+    pub network: Option<String>,
 }
 
 /// Collects the end of a job, event by event.
@@ -45,6 +47,7 @@ pub(super) struct OutcomeCollector {
     roles: BTreeMap<ProcessNumber, Role>,
     lost: Option<(String, i32)>,
     unprotected: Option<String>,
+    network: Option<String>,
     workers: usize,
     /// Recorded ends of processes in order of time.
     ends: Vec<(ProcessNumber, EndReason)>,
@@ -60,6 +63,11 @@ impl OutcomeCollector {
             Kind::Takeover { as_worker, .. } => {
                 self.roles.insert(event.rank, Role::Worker(*as_worker));
             }
+            Kind::Config { settings } => {
+                let network = settings.iter().find(|(name, _)| name == NETWORK);
+                let value = network.map(|(_, value)| value.clone());
+                self.network = self.network.take().or(value);
+            }
             Kind::Lost { reason, status } => self.lost = Some((reason.clone(), *status)),
             Kind::Refused { reason } => self.unprotected = Some(reason.clone()),
             Kind::End { how } => self.ends.push((event.rank, *how)),
@@ -73,6 +81,7 @@ impl OutcomeCollector {
             roles,
             lost,
             unprotected,
+            network,
             workers,
             ends,
         } = self;
@@ -151,6 +160,7 @@ impl OutcomeCollector {
                 .count(),
             spares_left: roles.iter().filter(is_unused_spare).count(),
             unprotected,
+            network,
         }
     }
 }

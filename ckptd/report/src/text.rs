@@ -82,6 +82,9 @@ fn write_outcome(out: &mut String, outcome: &Outcome) {
     if let Some(why) = &outcome.unprotected {
         line!(out, "  unprotected: {why}");
     }
+    if let Some(network) = &outcome.network {
+        line!(out, "  messages between nodes: {network}");
+    }
 }
 
 fn write_recovery(out: &mut String, recovery: &Recovery) {

@@ -3,14 +3,17 @@
 //! The device is a description in a mount of a fake `/sys/class`; libraries find no such hardware
 //! and choose what they choose on this machine.
 
-use ffi_tests::kill::fault_at_commit;
+use ffi_tests::namespace_hosts::Hosts;
 use ffi_tests::native_runs::native;
-use ffi_tests::{Job, Requirement, paths, skip};
+use ffi_tests::{Job, Launcher, Requirement, fault_at_commit, paths, skip};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use understudy_formats::events::{Kind, NETWORK};
 
+/// Description of the device in messages.
+const DEVICE: &str = "mlx5_0 (InfiniBand, 200 Gb/sec (4X HDR))";
 const ARGUMENTS: [&str; 3] = ["60", "60", "400"];
 
 /// Describes an active port of InfiniBand, beside the network devices of this machine.
@@ -68,6 +71,7 @@ fn run_with_device(program: &Path, job: fn(Job) -> Job, options: &[&str]) -> Opt
     Some(errors)
 }
 
+/// Fails unless the lines of the network are those `expected` by their identifiers.
 fn assert_lines(errors: &str, expected: &[&str]) {
     for id in ["[fabric-not-used]", "[fabric-compared]"] {
         let count = errors.matches(id).count();
@@ -75,14 +79,51 @@ fn assert_lines(errors: &str, expected: &[&str]) {
         assert_eq!(count, wanted, "{id}: {errors}");
     }
     if !expected.is_empty() {
-        let device = "mlx5_0 (InfiniBand, 200 Gb/sec (4X HDR))";
-        assert!(errors.contains(device), "{errors}");
+        assert!(errors.contains(DEVICE), "{errors}");
     }
+}
+
+/// Runs a program that loses a worker on two hosts with a device each; checks the output.
+///
+/// Returns what understudy has printed; `None` if hosts are not possible.
+fn run_on_hosts(fabric: &str) -> Option<String> {
+    if !Hosts::are_possible() {
+        return None;
+    }
+    let directory = tempfile::tempdir().expect("there is room for temporary files");
+    let class = directory.path().join("class");
+    describe_device(&class);
+    let script = directory.path().join("start");
+    let class = class.display();
+    let text = format!(
+        "#!/bin/sh\nexec unshare --mount sh -c 'mount --bind {class} /sys/class && exec \"$@\"' \
+         sh \"$@\"\n"
+    );
+    paths::script(&script, &text);
+    let job = || Job::new(paths::example("heat2d"), &ARGUMENTS).workers(2);
+    let on_hosts = job()
+        .launched_by(Launcher::Ckptd)
+        .hosts(&[1, 2])
+        .interval("40calls")
+        .env("UNDERSTUDY_FABRIC", fabric)
+        .fault(&fault_at_commit(1, 3))
+        .started_by(&script);
+    let outcome = on_hosts.run();
+    outcome.assert_recovered(&native(job()), &[], &[1]);
+    let is_network = |kind: &Kind| match kind {
+        Kind::Config { settings } => settings.iter().any(|(name, value)| {
+            name == NETWORK && *value == format!("TCP by ob1, instead of {DEVICE}")
+        }),
+        _ => false,
+    };
+    let is_recorded = outcome.events(0).iter().any(|it| is_network(&it.kind));
+    outcome.check(is_recorded, "the network is not recorded");
+    Some(outcome.stderr.clone())
 }
 
 #[test]
 fn tcp_is_not_used_silently() {
-    if let Some(errors) = run_with_device(&paths::example("heat2d"), |job| job, &[]) {
+    if let Some(errors) = run_on_hosts("auto") {
         assert_lines(&errors, &["[fabric-not-used]"]);
     }
 }
@@ -108,12 +149,12 @@ fn with_landings_not_all_memory_is_compared() {
 #[test]
 #[ignore = "a variant: make test-all"]
 fn tcp_that_is_set_is_used_without_a_line() {
-    let options = ["--fabric", "tcp"];
-    if let Some(errors) = run_with_device(&paths::example("heat2d"), |job| job, &options) {
+    if let Some(errors) = run_on_hosts("tcp") {
         assert_lines(&errors, &[]);
     }
 }
 
+/// Ranks of one node exchange messages through its memory.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn mpich_uses_tcp_unless_the_native_fabric_is_chosen() {
@@ -123,7 +164,7 @@ fn mpich_uses_tcp_unless_the_native_fabric_is_chosen() {
     let Some(errors) = run_with_device(&heat, Job::of_mpich, &[]) else {
         return;
     };
-    assert_lines(&errors, &["[fabric-not-used]"]);
+    assert_lines(&errors, &[]);
     let options = ["--fabric", "native"];
     let errors = run_with_device(&heat, Job::of_mpich, &options).expect("mounts are permitted");
     assert_lines(&errors, &["[fabric-compared]"]);

@@ -10,14 +10,14 @@ use crate::handles::{self, VirtComm, real_comm};
 use crate::objects::session::{self, WorldModel};
 use crate::world::{self, Role, World, get, is_first_worker, is_protected, worker, workers_of};
 use crate::{
-    abort, arch, checkpoint, copies, cut, disk, events, fault, objects, process_info, protection,
-    recovery, reinit, rendezvous, requests, spare, static_data, system_calls, user,
+    abort, arch, checkpoint, copies, cut, disk, events, fault, network, objects, process_info,
+    protection, recovery, reinit, rendezvous, requests, spare, static_data, system_calls, user,
 };
 use std::ffi::c_int;
 use std::time::Duration;
 use understudy_catalogue::exit_status;
 use understudy_catalogue::message;
-use understudy_formats::events::{EndReason, Kind};
+use understudy_formats::events::{EndReason, Kind, NETWORK};
 use understudy_mpi::comm::Extreme;
 use understudy_mpi::real_types::RealComm;
 use understudy_numbers::{ProcessNumber, Rank, Worker};
@@ -102,7 +102,7 @@ pub fn init(rt: &Runtime) -> Result<(), Rewound> {
         },
     );
     let in_own_domain = report_replicas_in_own_domain(rt, &locations);
-    emit_config(scheme, &in_own_domain);
+    emit_config(scheme, &in_own_domain, report_network(rt, &locations));
     if let Some(why) = mismatch {
         protection::refuse(rt, &why);
     }
@@ -194,14 +194,29 @@ fn report_replicas_in_own_domain(rt: &Runtime, locations: &ProcessLocations) -> 
     format!("{in_own_domain} of {workers}")
 }
 
+/// Returns the network, and prints a message if another one is not used.
+///
+/// Ranks of one node exchange messages through its memory, so `None` is returned for such a job.
+fn report_network(rt: &Runtime, locations: &ProcessLocations) -> Option<String> {
+    let is_first = get(rt).process == ProcessNumber(0);
+    let print = |message: &dyn std::fmt::Display| {
+        if is_first {
+            system_calls::print_message(message);
+        }
+    };
+    let has_network = locations.has_several_nodes();
+    has_network.then(|| network::network(process_info::config().fabric, print))
+}
+
 /// Writes the settings, and what follows from them, to the event file.
-fn emit_config(scheme: Scheme, copies_in_own_domain: &str) {
+fn emit_config(scheme: Scheme, copies_in_own_domain: &str, network: Option<String>) {
     let mut settings = Config::listing(|name| std::env::var(name).ok());
     settings.push(("copies of each worker".into(), scheme.to_string()));
     settings.push((
         "copies in their own domain".into(),
         copies_in_own_domain.to_owned(),
     ));
+    settings.extend(network.map(|network| (NETWORK.into(), network)));
     events::emit(Kind::Config { settings });
 }
 

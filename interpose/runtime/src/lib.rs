@@ -22,6 +22,7 @@ pub mod drain;
 pub mod entry;
 pub mod error_handling;
 pub mod job;
+mod network;
 pub mod protection;
 mod spare;
 

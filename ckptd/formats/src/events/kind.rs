@@ -6,6 +6,9 @@ use bincode::{Decode, Encode};
 use std::fmt;
 use understudy_numbers::{Epoch, ProcessNumber, Spare, Worker};
 
+/// Entry of [`Kind::Config`]: the network of a job on several nodes.
+pub const NETWORK: &str = "network";
+
 /// Role of a process at its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
 pub enum Role {
@@ -237,7 +240,7 @@ kinds! {
             version: String,
             job: String,
         },
-        /// Settings in force.
+        /// Settings in force, and what follows from them, such as [`NETWORK`].
         Config = "config" { settings: Vec<(String, String)> },
         /// A consistent cut was taken, after `candidates` cut points of the rank.
         ///

@@ -11,7 +11,7 @@ use crate::process_info::process;
 use std::ffi::CStr;
 use std::path::Path;
 use understudy_catalogue::message;
-use understudy_formats::network_devices::{self, NetworkDevice, SYSFS, describe};
+use understudy_formats::network_devices::{SYSFS, describe, network_devices};
 use understudy_formats::pages::Tracking;
 use understudy_mpi::library;
 use understudy_numbers::ProcessNumber;
@@ -38,7 +38,7 @@ const COPIES_PINNED_PAGES: (u32, u32) = (5, 12);
 ///
 /// Sets the tracking that the network needs.
 pub fn set(config: &mut Config) {
-    let devices = network_devices::network_devices(Path::new(SYSFS));
+    let devices = network_devices(Path::new(SYSFS));
     let is_native = config.fabric == Fabric::Native;
     let may_be_native = match abi::is_foreign_abi() {
         true => is_native || (!devices.is_empty() && !exclude_rdma()),
@@ -53,11 +53,10 @@ pub fn set(config: &mut Config) {
     if may_be_native && !devices.is_empty() {
         if config.tracking != Tracking::Landings {
             config.tracking = Tracking::Compare;
-            print(message::fabric_compared(describe(&devices)));
+            if process() == ProcessNumber(0) {
+                crate::system_calls::print_message(message::fabric_compared(describe(&devices)));
+            }
         }
-    } else if config.fabric == Fabric::Auto && devices.iter().any(|device| device.is_active) {
-        let active: Vec<NetworkDevice> = devices.into_iter().filter(|it| it.is_active).collect();
-        print(message::fabric_not_used(describe(&active)));
     }
 }
 
@@ -66,12 +65,6 @@ fn kernel_version() -> (u32, u32) {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let mut numbers = release.split('.').map(|part| part.parse().unwrap_or(0));
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
-}
-
-fn print(message: impl std::fmt::Display) {
-    if process() == ProcessNumber(0) {
-        crate::system_calls::print_message(message);
-    }
 }
 
 /// Excludes RDMA from the transports of MPICH's libraries.
