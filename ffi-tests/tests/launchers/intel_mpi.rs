@@ -141,3 +141,69 @@ fn every_part_of_mpi() {
     }
     verdicts.assert_all_good();
 }
+
+/// A program in which a worker is killed after some lines of output.
+struct Part {
+    source: &'static str,
+    arguments: &'static [&'static str],
+    workers: u32,
+    lines: usize,
+    /// Variables of each transport over which Intel MPI itself executes the program.
+    transports: &'static [Variables],
+}
+
+type Variables = &'static [(&'static str, &'static str)];
+
+const SHM: Variables = &[("I_MPI_FABRICS", "shm")];
+const OFI: Variables = &[("I_MPI_FABRICS", "ofi"), ("FI_PROVIDER", "tcp")];
+
+/// Files of MPI, windows, and spawned processes.
+const PARTS: [Part; 3] = [
+    Part {
+        source: "mpi_files.c",
+        arguments: &["12", "10"],
+        workers: 2,
+        lines: 20,
+        transports: &[SHM, OFI],
+    },
+    Part {
+        source: "puts.c",
+        arguments: &["1000", "3000"],
+        workers: 2,
+        lines: 20,
+        transports: &[SHM, OFI],
+    },
+    // With its default transports, Intel MPI itself crashes in `MPI_Comm_spawn`.
+    Part {
+        source: "spawning.c",
+        arguments: &["3", "20"],
+        workers: 3,
+        lines: 5,
+        transports: &[OFI],
+    },
+];
+
+#[test]
+#[ignore = "a variant: make test-all"]
+fn files_windows_and_spawned_processes() {
+    let mut verdicts = Verdicts::default();
+    for part in &PARTS {
+        let Some(program) = program(part.source) else {
+            continue;
+        };
+        for transport in part.transports {
+            let make = || {
+                let job = job(&program, part.arguments).workers(part.workers);
+                let set = |job: Job, (name, value): &(&str, &str)| job.env(name, value);
+                transport.iter().fold(job.interval("7calls"), set)
+            };
+            let undisturbed = native(make());
+            let outcome = make().kill(Kill::at(1, Trigger::Lines(part.lines))).run();
+            println!("{} over {transport:?}: {:?}", part.source, outcome.wall);
+            verdicts.judge(&format!("{} over {transport:?}", part.source), || {
+                outcome.assert_all_recovered(&undisturbed, &[1]);
+            });
+        }
+    }
+    verdicts.assert_all_good();
+}

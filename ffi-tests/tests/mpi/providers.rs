@@ -138,6 +138,8 @@ const PAIRS: [Pair; 15] = [
 ];
 
 /// A program with arguments for about a hundred lines of output.
+///
+/// Kills are some lines apart, which take longer than a recovery.
 struct Program {
     name: &'static str,
     is_example: bool,
@@ -151,12 +153,12 @@ const PROGRAMS: [Program; 3] = [
         name: "heat2d",
         is_example: true,
         arguments: &[
-            "120",
-            "120",
-            "3000",
+            "800",
+            "800",
+            "2000",
             "heat.field",
             "--print-every",
-            "30",
+            "20",
             "--log",
             "heat.log",
         ],
@@ -165,13 +167,13 @@ const PROGRAMS: [Program; 3] = [
     Program {
         name: "traffic",
         is_example: false,
-        arguments: &["2000", "300000"],
+        arguments: &["2000", "4000000"],
         files: &[],
     },
     Program {
         name: "puts",
         is_example: false,
-        arguments: &["2000", "3000"],
+        arguments: &["2000", "60000"],
         files: &[],
     },
 ];
@@ -231,7 +233,7 @@ fn survives(pair: &Pair, program: &Program, kills: u32, random: &mut Random) {
     for kill in 0..kills {
         let worker = random.below(u64::from(WORKERS)) as u32;
         let line = 1 + kill as usize * distance + random.below(distance as u64 / 2) as usize;
-        let delay = Duration::from_micros(random.below(5000));
+        let delay = Duration::from_micros(random.below(3000));
         let process = &mut processes[worker as usize];
         job = job.kill(Kill::at(*process, Trigger::Lines(line)).after(delay));
         *process = WORKERS + kill;
