@@ -2,12 +2,15 @@
 //!
 //! A process that is killed, or whose MPI library is reset, leaves this memory in `/dev/shm`:
 //!
-//! - MPICH (4.2 and later) in a world of one process: `mpich_shm_N_0` and `mpich_vci_N_0`, with the
-//!   process number in hexadecimal digits;
+//! - MPICH (4.2 and later) in a world of one process: one of [`MPICH_STARTS`], the process number
+//!   in hexadecimal digits, and the number of the node, which is zero;
 //! - libfabric's provider `shm`: `N:DOMAIN:ENDPOINT`, with decimal numbers.
 
 use crate::private_directories::{PrivateDirectory, SHARED_MEMORY_DIRECTORY, is_own};
 use std::path::Path;
+
+/// Beginnings of MPICH's names.
+const MPICH_STARTS: [&str; 2] = ["mpich_shm_", "mpich_vci_"];
 
 /// Removes the memory of a process that has ended, or whose MPI library was reset.
 ///
@@ -28,7 +31,7 @@ pub fn remove_segments_of(process: u32) {
 
 /// Returns the process number in the name of a file in `/dev/shm`.
 fn process_of(name: &str) -> Option<u32> {
-    for start in ["mpich_shm_", "mpich_vci_"] {
+    for start in MPICH_STARTS {
         if let Some(rest) = name.strip_prefix(start) {
             return u32::from_str_radix(rest.strip_suffix("_0")?, 16).ok();
         }

@@ -83,7 +83,9 @@ fn assert_lines(errors: &str, expected: &[&str]) {
     }
 }
 
-/// Runs a program that loses a worker on two hosts with a device each; checks the output.
+/// Runs a program that loses a worker on two hosts with a device each.
+///
+/// Checks the output and the recorded network.
 ///
 /// Returns what understudy has printed; `None` if hosts are not possible.
 fn run_on_hosts(fabric: &str) -> Option<String> {

@@ -51,7 +51,7 @@ fn open_files() -> Vec<PathBuf> {
         .collect()
 }
 
-/// Returns the part of the MPI library that transports messages, if the library names the part.
+/// Returns the name of the library's part that transports messages, if known.
 fn component() -> Option<String> {
     match abi::is_foreign_abi() {
         true => netmod(),

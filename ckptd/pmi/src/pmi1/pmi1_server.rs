@@ -217,9 +217,9 @@ pub fn remove_segments(key_space: &str) {
     }
 }
 
-/// Returns how MPICH's names (4.2 and later) for the memory that ranks of a node share begin.
+/// Returns the beginnings of MPICH's names for the memory of a node's ranks.
 ///
-/// The names contain a hash of the key space's name (FNV-1a).
+/// The names (MPICH 4.2 and later) contain a hash of the key space's name (FNV-1a).
 fn segments(key_space: &str) -> [String; 2] {
     let add = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
     let hash = key_space.bytes().fold(0x811c_9dc5, add);
