@@ -13,6 +13,8 @@
 //! * [`proc_file`], [`proc_stat`]: readers of files in /proc;
 //! * [`process_segments`]: shared memory that libraries name after a process;
 //! * [`warning`]: warnings of expected failures.
+//! * [`warning`]: warnings of expected failures;
+//! * [`worker_output`]: files with the standard output of workers.
 
 pub mod budget;
 pub mod cgroup;
@@ -31,3 +33,4 @@ pub mod proc_file;
 pub mod proc_stat;
 pub mod process_segments;
 pub mod warning;
+pub mod worker_output;

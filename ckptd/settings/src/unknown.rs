@@ -6,12 +6,13 @@ use crate::setting::{FILES_READ, PREFIX, present_name};
 use crate::settings_table::SETTINGS;
 use std::fmt;
 use understudy_catalogue::message;
+use understudy_formats::worker_output::WORKER_OUTPUT;
 use understudy_wire::line::{LAUNCHER_PREFIX, PID_NAMESPACE};
 
 /// Variables of understudy that are not settings.
 ///
 /// The variables are used internally, by the module file, or by tests.
-const INTERNAL_VARIABLES: [&str; 11] = [
+const INTERNAL_VARIABLES: [&str; 12] = [
     "UNDERSTUDY_ASIDE",
     "UNDERSTUDY_BOOT",
     FILES_READ,
@@ -23,6 +24,7 @@ const INTERNAL_VARIABLES: [&str; 11] = [
     "UNDERSTUDY_PRELOAD",
     "UNDERSTUDY_TEST_SEED",
     "UNDERSTUDY_WAS",
+    WORKER_OUTPUT,
 ];
 
 /// Similarity (Jaro's measure, 1 for equal names) above which a name counts as misspelt.

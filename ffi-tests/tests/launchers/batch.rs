@@ -31,19 +31,6 @@ fn assert_recovered(outcome: &Outcome, replaced: &[u32]) {
     outcome.assert_nothing_left();
 }
 
-/// Slurm would end the job, had understudy not taken the node out of the allocation.
-#[test]
-fn a_batch_job_survives_the_loss_of_a_node() {
-    if !is_possible() {
-        return;
-    }
-    let job = job().in_allocation(Allocation::batch(&["--nodes=3", "--no-requeue"]), &[]);
-    let outcome = job.lose_host(Trigger::Lines(15), SECOND_NODE).run();
-    assert_recovered(&outcome, &[2, 3]);
-    outcome.assert_line(&["was taken out of Slurm's job"]);
-    outcome.assert_line(&["[first-host-not-requeued]"]);
-}
-
 #[test]
 #[ignore = "a variant: make test-all"]
 fn a_batch_job_of_no_kill_survives_a_node_that_is_cut_off() {

@@ -7,6 +7,7 @@ mod intel_mpi;
 mod mpich;
 mod mpich_vendors;
 mod older;
+mod page_scripts;
 mod process_manager;
 mod reinit;
 pub mod run;

@@ -4,6 +4,7 @@
 
 pub mod disk;
 mod left_behind;
+mod output_file;
 mod owners;
 pub mod restarted_job;
 mod time_limits;

@@ -13,20 +13,20 @@ use std::time::{Duration, Instant, SystemTime};
 
 const WORKERS: u32 = 3;
 /// Status of a job that has stopped with a checkpoint on disk.
-const STOPPED: i32 = 85;
+pub(super) const STOPPED: i32 = 85;
 /// Directory of checkpoints, below the working directory.
 const EPOCHS: &str = "epochs";
 /// A problem that takes some seconds.
 const HEAT: [&str; 4] = ["300", "300", "30000", "heat.field"];
 
 /// The processes of a job that `understudy run` has started, by a mark in their environment.
-struct Processes {
+pub(super) struct Processes {
     mark: String,
     strangers: BTreeSet<u32>,
 }
 
 impl Processes {
-    fn of(work: &Path) -> Processes {
+    pub(super) fn of(work: &Path) -> Processes {
         Processes {
             mark: work.to_string_lossy().into_owned(),
             strangers: processes::all().collect(),
@@ -38,7 +38,7 @@ impl Processes {
         processes::marked(&self.mark, &self.strangers)
     }
 
-    fn signal_all(&self, signal: Signal) {
+    pub(super) fn signal_all(&self, signal: Signal) {
         for process in self.all() {
             processes::send(process.pid, signal);
         }
@@ -62,7 +62,7 @@ fn heat(work: &Path, program: &[&str], options: &[&str]) -> UnderstudyCommand {
 }
 
 /// Returns true once, when a checkpoint of this number is on disk.
-fn once_on_disk(work: &Path, epoch: u64) -> impl FnMut() -> bool + 'static {
+pub(super) fn once_on_disk(work: &Path, epoch: u64) -> impl FnMut() -> bool + 'static {
     let (directory, mut is_over) = (work.join(EPOCHS), false);
     move || {
         let is_there = || {

@@ -57,7 +57,7 @@ pub use input::replace_by_empty_input;
 pub use layout::{compare_layout, layout, live_stack, record_start};
 pub use loader::{imports_procedure, is_loading, is_locked as is_loader_locked};
 pub use output::{
-    attach as attach_output, discard_library_output, failed_output, failure_record,
+    attach as attach_output, begin_output, discard_library_output, failed_output, failure_record,
     flush as flush_output, in_job_memory, new_ledger, note_cell, position as output_position,
     report_exit, set_idle, set_inherited as set_inherited_output, set_stage, show_library_output,
 };

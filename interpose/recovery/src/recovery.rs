@@ -18,9 +18,10 @@
 //!   objects and requests of the program;
 //! * `attempt`, `report`, `rollback`, `restart`: the sequence;
 //! * `replenish`: new spares after a recovery;
-//! * `check`, `failure_class`: the entry, from the error of a call.
+//! * `check`, `failure_class`: the entry, from the error of a call; `common_end`: the end of a job.
 mod attempt;
 mod check;
+mod common_end;
 mod death_history;
 mod deaths;
 mod devices;
@@ -45,9 +46,10 @@ mod silent_nodes;
 mod transfers;
 
 pub use check::{check, check_own};
+pub use common_end::end_together;
 pub use devices::{fail_for_lost_device, resume_devices};
 pub use joining::{encoded_job_state, join, record_places};
-pub use meeting::{end_if_directory_is_lost, end_together};
+pub use meeting::end_if_directory_is_lost;
 pub use placement::register_for_placement_requests;
 pub(crate) use recovery_state::RecoveryState;
 pub use restart::from_disk as restart_from_disk;

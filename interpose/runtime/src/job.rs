@@ -107,6 +107,9 @@ pub fn init(rt: &Runtime) -> Result<(), Rewound> {
         protection::refuse(rt, &why);
     }
     let is_restart = open_disk(rt);
+    if !is_restart && is_protected() {
+        begin_output(rt, worker);
+    }
     objects::comm::init(rt, workers, worker_count, worker)
         .unwrap_or_else(|error| abort::await_restart_after_init(rt, error));
     rendezvous::republish_board(rt, worker)
@@ -158,6 +161,13 @@ fn open_disk(rt: &Runtime) -> bool {
             recovery::end_together(rt, is_first_worker(rt), exit_status::REFUSED)
         }
         Err(error) => abort::await_restart_after_init(rt, error),
+    }
+}
+
+/// Gives the worker's output its name, if `understudy run` collects the output of all workers.
+fn begin_output(rt: &Runtime, worker: Worker) {
+    if let Err(error) = user::begin_output(worker) {
+        abort::abort_with_error(rt, message::WORKER_OUTPUT_NOT_BEGUN, &error);
     }
 }
 

@@ -950,6 +950,41 @@ pub fn host_not_started(host: impl Display, status: impl Display) -> impl Displa
     })
 }
 
+pub fn worker_output_not_opened(path: impl Display, error: impl Display) -> impl Display {
+    from_fn(move |out| {
+        write!(
+            out,
+            "the output of a worker cannot be written to {path} ({error}). `--output \
+             FILE` needs a directory that all hosts share [worker-output-not-opened]"
+        )
+    })
+}
+
+pub fn other_output(earlier: impl Display, own: impl Display) -> impl Display {
+    from_fn(move |out| {
+        write!(
+            out,
+            "the checkpoint belongs to a job with {earlier}, and this start has {own}; \
+             start the job with the `--output` of the first start, or without if that \
+             had none [other-output]"
+        )
+    })
+}
+
+pub const WORKER_OUTPUT_NOT_BEGUN: &str =
+    "the output of a worker cannot be kept in its file for `--output` \
+     [worker-output-not-begun]";
+
+pub fn output_file_not_written(path: impl Display, error: impl Display, workers: impl Display) -> impl Display {
+    from_fn(move |out| {
+        write!(
+            out,
+            "{path} could not be written ({error}) and is incomplete. {workers} has the \
+             output of each worker; make room, and join them [output-file-not-written]"
+        )
+    })
+}
+
 pub fn process_not_started(error: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(

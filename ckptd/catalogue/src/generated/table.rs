@@ -1042,6 +1042,42 @@ pub static CATALOGUE: &[Message] = &[
         level: None,
     },
     Message {
+        identifier: "worker-output-not-opened",
+        text: "the output of a worker cannot be written to {path} ({error}). `--output FILE` \
+         needs a directory that all hosts share",
+        cause: "the directory of the file is on a local disk, or this user may not write there",
+        remedy: "name a file on a file system that all hosts share",
+        status: Some(71),
+        level: None,
+    },
+    Message {
+        identifier: "other-output",
+        text: "the checkpoint belongs to a job with {earlier}, and this start has {own}; start \
+         the job with the `--output` of the first start, or without if that had none",
+        cause: "`--output` differs from that of the first start, or is missing",
+        remedy: "start the job with the same `--output`",
+        status: Some(78),
+        level: None,
+    },
+    Message {
+        identifier: "worker-output-not-begun",
+        text: "the output of a worker cannot be kept in its file for `--output`",
+        cause: "the file system of `--output` refuses to rename a file",
+        remedy: "name a file on another file system",
+        status: Some(74),
+        level: None,
+    },
+    Message {
+        identifier: "output-file-not-written",
+        text: "{path} could not be written ({error}) and is incomplete. {workers} has the \
+         output of each worker; make room, and join them",
+        cause: "a full disk, or a quota",
+        remedy: "make room there; the files of the workers are complete unless their disk is \
+         full as well",
+        status: Some(74),
+        level: None,
+    },
+    Message {
         identifier: "process-not-started",
         text: "a process cannot be started: {error}",
         cause: "the program could not be executed, or the system refuses a further process",

@@ -8,13 +8,16 @@ use crate::output::pass_all_on;
 use crate::print_message::print_message;
 use crate::tied_child::{die_with_parent, or_end, pidfd_of};
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::{self, IsTerminal};
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 use std::sync::Arc;
 use understudy_catalogue::{exit_status, message};
 use understudy_formats::private_directories::runtime_variable;
-use understudy_numbers::ProcessNumber;
+use understudy_formats::worker_output::WorkerOutput;
+use understudy_numbers::{ProcessNumber, Worker};
 use understudy_pmi::{Identity, adopt, is_of_a_launcher};
 use understudy_sockets::Source;
 use understudy_wire::io::Interest;
@@ -90,7 +93,8 @@ impl GuardianProcess {
             }
         }
         command.stdin(self.input.for_process(number)?);
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.stdout(self.standard_output(number)?);
+        command.stderr(Stdio::piped());
         // A process that reads a terminal must be in the terminal's foreground group (termios(3),
         // tcsetpgrp).
         let is_group = !io::stdin().is_terminal();
@@ -121,6 +125,31 @@ impl GuardianProcess {
         let mut process = GuardedProcess::new(number, child, pidfd, is_group, passing);
         process.tie(&self.position.directory())?;
         Ok(process)
+    }
+
+    /// Returns the standard output of a process: with `--output`, a worker's is a file.
+    ///
+    /// Spares have a pipe: one that replaces a worker opens the file as any file of the worker.
+    fn standard_output(&self, number: ProcessNumber) -> io::Result<Stdio> {
+        let output = WorkerOutput::of_environment().filter(|_| number.0 < self.workers);
+        let Some(output) = output else {
+            return Ok(Stdio::piped());
+        };
+        let path = output.start_file(Worker(number.0));
+        let mut options = File::options();
+        options.append(true).create(true);
+        if self.position.rank.0 != self.position.local_rank {
+            // What a lost host has in its cache is lost. The file must not be shorter then than at
+            // the checkpoint. The first host, where both numbers are equal, is never lost alone.
+            options.custom_flags(libc::O_DSYNC);
+        }
+        // The file of an earlier start must not be truncated, because its process may have it open.
+        let _ = std::fs::remove_file(&path);
+        let opened = options.open(&path);
+        if let Err(error) = &opened {
+            print_message(message::worker_output_not_opened(path.display(), error));
+        }
+        opened.map(Stdio::from)
     }
 
     /// Returns the variables that give a process its number, as a launcher would set them.

@@ -5,6 +5,7 @@ mod daemon;
 mod failures;
 mod job_hosts;
 mod launcher;
+mod output_file;
 pub mod program;
 mod progress;
 mod settings;
@@ -23,6 +24,7 @@ use clap::ValueEnum;
 use daemon::{Daemon, DaemonRequest};
 use failures::{cannot, usage};
 use job_hosts::JobHosts;
+use output_file::OutputFile;
 use progress::Progress;
 use settings::Settings;
 use signal_hook::consts::SIGTERM;
@@ -35,6 +37,7 @@ use time_limit::RequeuedJob;
 use understudy_catalogue::exit_status::EXIT_STATUSES;
 use understudy_catalogue::{ExitStatus, exit_status};
 use understudy_formats::private_directories::{RUNTIME_DIR, name_runtime_directory};
+use understudy_formats::worker_output::{WORKER_OUTPUT, WorkerOutput};
 use understudy_launch::Environment;
 use understudy_launch::print_message;
 use understudy_launch::starter::{Host, Plan, RankOrder};
@@ -87,6 +90,12 @@ pub struct Arguments {
     /// another daemon serves the job, and ends with the job.
     #[arg(long)]
     no_daemon: bool,
+    /// File for the standard output of the program, cut where a restart continues.
+    ///
+    /// FILE has each byte of each worker once, after recoveries and after `--restart`. All hosts
+    /// must share its directory, in which `FILE.workers` keeps the output of each worker.
+    #[arg(long, value_name = "FILE", conflicts_with = "allow_unprotected")]
+    output: Option<PathBuf>,
     /// Requeue the batch job after status 85 (Slurm: `scontrol requeue`).
     #[arg(long)]
     requeue: bool,
@@ -176,6 +185,13 @@ impl Arguments {
                 .iter()
                 .map(|(name, value)| ((*name).into(), value.clone())),
         );
+        // The variable of a job in which this job is started is not for this job.
+        variables.remove(WORKER_OUTPUT);
+        if std::env::var_os(WORKER_OUTPUT).is_some() || self.output.is_some() {
+            let output = self.output.as_deref().map(absolute).transpose()?;
+            let output = output.map(|file| WorkerOutput::beside(&file).directory().into());
+            variables.insert(WORKER_OUTPUT.to_owned(), output.unwrap_or_default());
+        }
         let secret = settings.secret().filter(|_| !self.dry_run);
         let start = start.with_variables(variables, secret);
         if self.dry_run {
@@ -183,11 +199,14 @@ impl Arguments {
             return Ok(ExitCode::SUCCESS);
         }
         hazards.into_iter().for_each(print_message);
+        let output = self.output.as_deref();
+        let output = output.map(|file| OutputFile::create(&absolute(file)?, self.workers));
         let job = attend::Job {
             start,
             events,
             workers: self.workers,
             disk: config.disk,
+            output: output.transpose()?,
         };
         let status = attend::run(job, self.progress)?;
         if let Some(job) = requeued.filter(|_| i32::from(status) == exit_status::CHECKPOINTED) {
@@ -298,6 +317,11 @@ impl Arguments {
             oversubscribe: self.oversubscribe,
         }
     }
+}
+
+/// Returns the path of the file for the output, for processes in any directory.
+fn absolute(file: &Path) -> Result<PathBuf, Failure> {
+    std::path::absolute(file).map_err(|error| usage(format_args!("--output: {error}")))
 }
 
 /// Returns the path by which the library is preloaded on all hosts.

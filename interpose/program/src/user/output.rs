@@ -5,6 +5,7 @@ pub(super) mod stream_relay;
 
 use crate::process_info;
 use crate::user::program_runtime::Runtime;
+use std::io;
 use std::path::{Path, PathBuf};
 use stream_relay::RELAY_TIMEOUT;
 pub use stream_relay::{
@@ -13,7 +14,8 @@ pub use stream_relay::{
 };
 use understudy_catalogue::message;
 use understudy_formats::private_directories::in_memory;
-use understudy_numbers::{Epoch, ProcessNumber};
+use understudy_formats::worker_output::WorkerOutput;
+use understudy_numbers::{Epoch, ProcessNumber, Worker};
 use understudy_relay::{LedgerObserver, NOTE_WORDS, Position, Stream, name_in_memory};
 
 /// Returns the path of a job's file in the user's directory in memory.
@@ -103,15 +105,50 @@ pub fn failed_output(rt: &Runtime, dead: &[ProcessNumber]) -> Vec<[Position; 2]>
         .collect()
 }
 
-/// Sets the positions of the cut as the end of the earlier job's output.
+/// Begins the output of a worker in a job that starts from the beginning.
 ///
-/// Called when a job is restarted.
-pub fn continue_from(rt: &Runtime, saved: &StreamPositions) {
+/// With `--output` the file of the worker gets its name, and replaces that of an earlier job.
+///
+/// # Errors
+/// Fails if the file cannot be renamed.
+pub fn begin_output(worker: Worker) -> io::Result<()> {
+    let Some(output) = WorkerOutput::of_environment() else {
+        return Ok(());
+    };
+    std::fs::rename(output.start_file(worker), output.file(worker))
+}
+
+/// Continues the output of the earlier job at its end: the positions of the cut.
+///
+/// Called when a job is restarted. With `--output`, the file of the worker is one of its open
+/// files, and the file of this process is removed.
+///
+/// # Errors
+/// Fails with a message if the earlier job had another `--output`.
+pub fn continue_from(rt: &Runtime, saved: &StreamPositions, worker: Worker) -> Result<(), String> {
+    let output = WorkerOutput::of_environment();
+    let own = output.as_ref().map(WorkerOutput::directory);
+    if own != saved.worker_output.as_deref() {
+        let option = |directory: Option<&Path>| match directory {
+            None => "no --output".to_owned(),
+            Some(path) => format!("--output {}", path.with_extension("").display()),
+        };
+        let earlier = option(saved.worker_output.as_deref());
+        return Err(message::other_output(earlier, option(own)).to_string());
+    }
+    if let Some(output) = output {
+        let _ = std::fs::remove_file(output.start_file(worker));
+    }
     rt.ledgers.borrow_mut().inherited = saved.positions.map(Option::unwrap_or_default);
+    Ok(())
 }
 
 /// Describes for the user the position at which standard output continues after a restart.
 pub fn position(rt: &Runtime) -> String {
+    if let Some(output) = WorkerOutput::of_environment() {
+        let file = output.directory().with_extension("");
+        return format!("its standard output continues in {}", file.display());
+    }
     let Position { line, column } = rt.ledgers.borrow().inherited[0];
     let within = match column {
         0 => String::new(),

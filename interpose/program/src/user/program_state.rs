@@ -14,6 +14,7 @@ use crate::arch::Frame;
 use understudy_image::layout::Layout;
 use understudy_image::pages::PageRun;
 use understudy_image::vmas::ExcludedRanges;
+use understudy_numbers::Worker;
 
 /// State of the program side at a cut that is not in its pages.
 #[derive(Clone, Debug, bincode::Encode, bincode::Decode)]
@@ -163,8 +164,11 @@ impl ProgramState {
     }
 
     /// Continues the output of a restarted job at its positions at the cut.
-    pub fn continue_output(&self, rt: &Runtime) {
-        output::continue_from(rt, &self.output);
+    ///
+    /// # Errors
+    /// Fails with a message if the earlier job had another file for its output.
+    pub fn continue_output(&self, rt: &Runtime, worker: Worker) -> Result<(), String> {
+        output::continue_from(rt, &self.output, worker)
     }
 
     /// Returns the ranges that do not belong to a layout.

@@ -1,5 +1,6 @@
 //! Loading of an epoch: restores the program side, in this or in another process.
 
+use super::common_end::end_together;
 use crate::Runtime;
 use crate::abort::abort_with_error;
 use crate::arch::Frame;
@@ -9,10 +10,10 @@ use crate::objects::{file, window};
 use crate::reverse_computation::{self, UndoResult};
 use crate::{
     annotations, clock, copies, disk, drained, events, fault, handles, objects, recompute,
-    requests, schedule, static_data, system_calls, user,
+    requests, schedule, static_data, system_calls, user, world,
 };
 use std::time::Instant;
-use understudy_catalogue::message;
+use understudy_catalogue::{exit_status, message};
 use understudy_formats::events::Kind;
 use understudy_image::absent_pages;
 use understudy_image::pages::{self, PageRun};
@@ -52,6 +53,15 @@ pub enum LoadOrigin {
     Replacement,
     /// The whole job was restarted.
     Restart,
+}
+
+/// Ends a start that cannot continue the output of the earlier job.
+fn refuse_restart(rt: &Runtime, why: &str) -> ! {
+    let is_first = world::is_first_worker(rt);
+    if is_first {
+        system_calls::print_message(format_args!("{why}; the job stops"));
+    }
+    end_together(rt, is_first, exit_status::REFUSED)
 }
 
 /// True if a frame is that of MPI_Init, or of another procedure that initialises MPI.
@@ -246,7 +256,8 @@ pub fn load(
         Err(error) => cannot_restore(rt, error),
     };
     if origin == LoadOrigin::Restart {
-        saved.user.continue_output(rt);
+        let continued = saved.user.continue_output(rt, world::worker(rt));
+        continued.unwrap_or_else(|why| refuse_restart(rt, &why));
     }
     let is_own = matches!(
         origin,

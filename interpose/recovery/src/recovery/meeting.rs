@@ -1,16 +1,14 @@
 //! Agreement of the living processes: all exchange their state and derive equal plans.
 
+use super::common_end::end_together;
 use super::deaths;
 use super::placement;
 use super::reported_replicas::inventory;
 use super::silent_nodes;
 use crate::Runtime;
-use crate::abort::abort;
 use crate::gather::gather_from_all;
 use crate::world::{self, Role};
 use crate::{copies, disk, events, peers, process_info, reinit, user};
-use std::ffi::c_int;
-use std::time::Duration;
 use understudy_catalogue::exit_status;
 use understudy_catalogue::message;
 use understudy_formats::events::Kind;
@@ -19,9 +17,6 @@ use understudy_mpi::real_types::RealComm;
 use understudy_numbers::{Epoch, ProcessNumber, Worker};
 use understudy_policy::meeting::{Meeting, MeetingAction, MeetingContext, MeetingEvent};
 use understudy_policy::recovery_plan::{Plan, PlanFailure, ProcessReport, SourceFailure};
-
-/// Delay of all processes but the first, so that the first one ends the job.
-const ABORT_DELAY: Duration = Duration::from_secs(1);
 
 /// Result of a meeting, equal in all processes that finish it.
 pub struct MeetingResult {
@@ -153,17 +148,6 @@ pub fn end_if_directory_is_lost(rt: &Runtime, asks: bool) {
     let reason = why;
     events::emit(Kind::Lost { reason, status });
     end_together(rt, is_first, status)
-}
-
-/// Ends the job in all processes.
-///
-/// The first process has printed a message before this call.
-pub fn end_together(rt: &Runtime, is_first: bool, code: c_int) -> ! {
-    // If two processes aborted simultaneously, the launcher would get no exit status.
-    if !is_first {
-        std::thread::sleep(ABORT_DELAY);
-    }
-    abort(rt, code)
 }
 
 /// Returns the text for a worker, with its process and host.

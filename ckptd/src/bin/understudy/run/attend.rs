@@ -1,6 +1,7 @@
 //! Supervision of the launcher, from its start to the exit status of the job.
 
 use super::failures::cannot;
+use super::output_file::OutputFile;
 use super::progress::{Progress, ProgressDisplay};
 use super::settings::Settings;
 use super::start::{Running, Start};
@@ -13,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 use understudy_catalogue::exit_status;
+use understudy_formats::epochs::epoch_files::EpochFileName;
 use understudy_formats::events::realtime_ns;
 use understudy_formats::events::{HEADER_LEN, rank_of_file_name};
 use understudy_formats::host::host_name;
@@ -106,15 +108,17 @@ pub struct Job {
     pub events: Events,
     pub workers: u32,
     pub disk: Option<PathBuf>,
+    /// File that collects the output of the workers.
+    pub output: Option<OutputFile>,
 }
 
 /// Starts a job, reports its progress, and returns its exit status.
-pub fn run(job: Job, progress: Progress) -> Result<u8, Failure> {
+pub fn run(mut job: Job, progress: Progress) -> Result<u8, Failure> {
     let mut record = Record::begin(&job.events);
     let mut display = ProgressDisplay::new(progress);
     let Running { end, signal, pumps } = job.start.run(display.terminal().as_ref())?;
     let mut live = Live::new(job.events.path());
-    let end = attend(&end, &mut live, &mut display)?;
+    let end = attend(&end, &mut live, &mut display, job.output.as_mut())?;
     let output_error = pumps
         .into_iter()
         .filter_map(|pump| pump.join().ok()?.err())
@@ -148,6 +152,11 @@ pub fn run(job: Job, progress: Progress) -> Result<u8, Failure> {
         }
         _ => status,
     };
+    let has_checkpoints = job.disk.as_deref().is_some_and(has_checkpoints);
+    let is_incomplete = job
+        .output
+        .and_then(|output| output.finish(!has_checkpoints));
+    let status = is_incomplete.filter(|_| status == 0).unwrap_or(status);
     record.end(status, end.signal);
     Ok(status)
 }
@@ -157,6 +166,7 @@ fn attend(
     end: &Receiver<Result<u8, String>>,
     live: &mut Live,
     display: &mut ProgressDisplay,
+    mut output: Option<&mut OutputFile>,
 ) -> Result<Result<u8, String>, Failure> {
     let ticks = tick(POLL_INTERVAL);
     loop {
@@ -164,10 +174,15 @@ fn attend(
             recv(end) -> end => {
                 return end.map_err(|_| cannot("the thread that waits for the launcher has ended"));
             }
-            // Without event files the job continues.
-            recv(ticks) -> _ => if let Ok(Some(state)) = live.poll() {
-                display.show(state);
-            },
+            recv(ticks) -> _ => {
+                if let Some(output) = &mut output {
+                    output.poll();
+                }
+                // Without event files the job continues.
+                if let Ok(Some(state)) = live.poll() {
+                    display.show(state);
+                }
+            }
         }
     }
 }
@@ -224,6 +239,15 @@ fn conclude(
         log::warn!("{problem}");
     }
     verdict.status
+}
+
+/// True if a directory has checkpoints, from which the job can be continued.
+fn has_checkpoints(directory: &Path) -> bool {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    names
+        .into_iter()
+        .any(|name| EpochFileName::parse(&name).is_some())
 }
 
 /// Returns a message that names the signal and the way to continue the job.

@@ -6,11 +6,12 @@ use std::fs::File;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 use understudy_catalogue::message;
+use understudy_formats::worker_output::WorkerOutput;
 use understudy_relay::{LedgerView, NoteCell, Position, RankStage, Stream};
 
 /// Time limit for a relay to start, or to forward its remaining output.
@@ -23,6 +24,8 @@ pub const RELAY_TIMEOUT: Duration = Duration::from_secs(120);
 #[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct StreamPositions {
     pub(super) positions: [Option<Position>; 2],
+    /// Directory with the standard output of all workers, if `understudy run` has named one.
+    pub(super) worker_output: Option<PathBuf>,
 }
 
 /// Connection of this process to its relay.
@@ -183,7 +186,11 @@ pub fn effect_word() -> Option<&'static AtomicU64> {
 
 /// Returns the positions at a cut.
 pub fn capture() -> StreamPositions {
-    let mut saved = StreamPositions::default();
+    let output = WorkerOutput::of_environment();
+    let mut saved = StreamPositions {
+        positions: [None; 2],
+        worker_output: output.map(|output| output.directory().to_owned()),
+    };
     if let Some(output) = OUTPUT.get() {
         for stream in Stream::BOTH
             .into_iter()

@@ -1,0 +1,108 @@
+//! Scripts of the pages "On a cluster" and "Time limits", as they are printed there.
+//!
+//! `./solver` stands for an example program, and `module` has no effect.
+
+use crate::launchers::run::work;
+use ffi_tests::namespace_hosts::Hosts;
+use ffi_tests::native_runs::native;
+use ffi_tests::page_scripts::{self, Commands};
+use ffi_tests::slurm_allocation::{Allocation, FIRST_NODE};
+use ffi_tests::slurm_installation::Slurm;
+use ffi_tests::{Job, Trigger, paths, programs};
+use std::process::{Command, Output};
+
+const CLUSTER: &str = "docs/run/batch.md";
+const TIME_LIMITS: &str = "docs/run/time-limits.md";
+/// Hosts of the scripts: three nodes with two tasks each, and the controller's host.
+const HOSTS: [u32; 4] = [0, 2, 2, 2];
+/// Command that ends the granted time after ten seconds.
+const SHORT_TIME: &str = "scontrol update JobId=$SLURM_JOB_ID EndTime=now+10";
+
+/// Lines of each worker, and the pause after a line in microseconds.
+const CHATTER: [&str; 2] = ["2400", "2500"];
+
+fn is_possible() -> bool {
+    Slurm::is_there() && Hosts::are_possible()
+}
+
+/// Slurm would end the job, had understudy not taken the node out of the allocation.
+#[test]
+fn the_script_of_the_cluster_page_survives_the_loss_of_a_node() {
+    if !is_possible() {
+        return;
+    }
+    let script = page_scripts::below(CLUSTER, "## Slurm").remove(0);
+    let commands = Commands::new();
+    let case = programs::short_heat2d();
+    let job = case.job().workers(4).spares(2).hosts(&HOSTS);
+    let outcome = job
+        .in_allocation(Allocation::of_script(&script, commands.path()), &[])
+        .lose_host(Trigger::Lines(15), FIRST_NODE + 1)
+        .run();
+    outcome.assert_success();
+    outcome.assert_like(&native(case.job().workers(4)), case.files);
+    outcome.assert_replaced(&[2, 3]);
+    outcome.assert_line(&["was taken out of Slurm's job"]);
+    outcome.assert_line(&["[first-host-not-requeued]"]);
+    outcome.assert_nothing_left();
+}
+
+/// The granted time ends several times before the program does.
+#[test]
+#[ignore = "a variant: make test-all"]
+fn the_script_of_the_time_limits_page_continues_until_the_program_has_finished() {
+    if !is_possible() {
+        return;
+    }
+    let script = page_scripts::below(TIME_LIMITS, "# Time limits").remove(0);
+    let commands = Commands::new();
+    commands.add("module", SHORT_TIME);
+    let job = chatter().spares(2).hosts(&HOSTS).interval("0.2s");
+    let allocation = Allocation::of_script(&script, commands.path());
+    let mut outcome = job.in_allocation(allocation, &[]).run();
+    outcome.assert_success();
+    outcome.assert_line(&["[stopped-with-checkpoint]", "time limit"]);
+    outcome.check(outcome.stdout.is_empty(), "not all output is in the file");
+    outcome.stdout = outcome.file("out.txt").unwrap_or_default();
+    outcome.assert_same_lines(&native(chatter()));
+    outcome.assert_nothing_left();
+}
+
+/// A program of six seconds, on any machine, in which all workers print.
+fn chatter() -> Job {
+    Job::new(paths::test_program("chatter"), &CHATTER).workers(4)
+}
+
+/// Runs a script with `./solver` in a directory, by bash as a batch system does.
+fn run(script: &str, command: &mut Command) -> Output {
+    paths::wait_for_turn();
+    let output = command.args(["bash", "-c", script]).output();
+    output.expect("there is bash")
+}
+
+#[test]
+#[ignore = "a variant: make test-all"]
+fn the_loop_of_the_time_limits_page_runs_a_job_in_pieces() {
+    let script = page_scripts::below(TIME_LIMITS, "## Without requeue").remove(0);
+    let (work, commands) = (work(), Commands::new());
+    let program = paths::test_program("chatter");
+    page_scripts::stand_in(&work.path().join("solver"), &program, &CHATTER);
+    let mut command = Command::new("env");
+    command.current_dir(work.path()).env("TMPDIR", work.path());
+    command.env("PATH", commands.path()).env("LIMIT", "6s");
+    let ran = run(&script, &mut command);
+    let errors = String::from_utf8_lossy(&ran.stderr);
+    assert!(
+        ran.status.success() && errors.contains("[restarted]"),
+        "{errors}"
+    );
+    let output = std::fs::read(work.path().join("out.txt")).unwrap_or_default();
+    let undisturbed = native(chatter());
+    assert!(sorted(&output) == sorted(&undisturbed.stdout), "{errors}");
+}
+
+fn sorted(output: &[u8]) -> Vec<&[u8]> {
+    let mut lines: Vec<&[u8]> = output.split_inclusive(|&byte| byte == b'\n').collect();
+    lines.sort_unstable();
+    lines
+}
