@@ -13,7 +13,7 @@ const MANAGER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time limit for the answer of a guardian.
 const GUARDIAN_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Requests the death and replacement of a rank or host; returns the name of the host.
+/// Requests the replacement of a rank or host; returns the name of the host.
 ///
 /// # Errors
 /// Fails if the job's manager does not answer, or with the reason of a refusal.

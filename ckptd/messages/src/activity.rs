@@ -32,6 +32,8 @@ pub enum Activity {
     },
     /// The process uses a processor outside of MPI, after this call.
     Computing { after: CallPlace },
+    /// The process is stopped or waits for a processor most of the time.
+    Crawling { after: CallPlace },
 }
 
 /// A call on the stack of the program.
@@ -83,6 +85,12 @@ impl fmt::Display for Activity {
                 write!(out, "idle outside of MPI{inside}, after {after}")
             }
             Activity::Computing { after } => write!(out, "computing, after {after}"),
+            Activity::Crawling { after } => {
+                write!(
+                    out,
+                    "crawling (less than 20 % of a processor), after {after}"
+                )
+            }
         }
     }
 }

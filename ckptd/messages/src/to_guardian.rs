@@ -39,7 +39,7 @@ pub enum ToGuardian {
     /// A process of this node has resumed the program in a generation of this manager.
     Resumed,
     /// Answer to [`crate::Hello::Guardian`]; the manager's pidfd comes with the message.
-    Welcome {
+    Joined {
         role: ManagerRole,
         /// Process id of the manager.
         pid: u32,

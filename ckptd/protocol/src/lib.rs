@@ -21,8 +21,8 @@
 //! process that was in a generation nor a replica store is left, or if failures in succession
 //! reach a limit.
 //!
-//! Nodes and the leader judge each other's silence by [`NodeLease`] and [`PeerSilence`]; guardians and
-//! their manager by [`PeerSilence`].
+//! Nodes and the leader judge each other's silence by [`NodeLease`] and [`PeerSilence`]. Guardians
+//! and their manager do so by [`PeerSilence`].
 //!
 //! The crate uses no sockets, no clock and no MPI: time is passed in, and `tests/simulator`
 //! simulates everything else.

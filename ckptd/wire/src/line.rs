@@ -12,8 +12,8 @@
 //!  process                              manager                             guardian
 //!    │                                    │ ◄─────────── Guardian { rank } ── │
 //!    │                                    │ ◄──────────────── AllReported ─── │
-//!    │                                    │ ── Welcome { role } ────────────► │ from now on Beat, and
-//!    │                                    │                                   │ back, every few seconds
+//!    │                                    │ ── Joined { role } ─────────────► │ then sends Beat,
+//!    │                                    │ ◄── Beat, and back ────────────── │ every few seconds
 //!    │                                    │ ── Start(number) ───────────────► │ starts a process
 //!    │ ── Process(number), in MPI_Init ─────────────────────────────────────► │
 //!    │ ◄──────────────────────────────────────────── Connection, one end ──── │

@@ -2212,7 +2212,9 @@ pub static CATALOGUE: &[Message] = &[
         text: "rank {rank} on {host} is {state}, and other ranks wait for it or will do so: \
          {advice}",
         cause: "a signal has stopped the process (SIGSTOP, SIGTSTP), or the process waits in \
-         the kernel for a file system or device that does not answer",
+         the kernel for a file system or device that does not answer; a crawling process \
+         is stopped again and again, or gets less than 20 % of a processor (a control \
+         group, other programs) while most ranks get more",
         remedy: "send SIGCONT to a stopped process; repair the file system; or let the rank be \
          replaced (`understudy replace`, `--on-hang replace`)",
         status: None,

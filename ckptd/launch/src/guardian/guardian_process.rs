@@ -316,10 +316,11 @@ impl GuardianProcess {
                 process.adopt_store(from, worker, status, files)
             }),
             ToGuardian::Resumed => self.fruitless_managers = 0,
-            ToGuardian::Welcome { role, pid } => {
+            ToGuardian::Joined { role, pid } => {
                 self.is_last |= role != ManagerRole::Alone;
-                let process = files.into_iter().next();
-                process.map(|process| self.manager_watch.judge(role, pid, process));
+                if let Some(process) = files.into_iter().next() {
+                    self.manager_watch.judge(role, pid, process);
+                }
             }
             ToGuardian::Beat => {}
             ToGuardian::StartChild(start) => {

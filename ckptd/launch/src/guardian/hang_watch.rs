@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 use understudy_formats::events::realtime_ns;
 use understudy_numbers::ProcessNumber;
-use understudy_protocol::{HangLimits, ProcessWatch};
+use understudy_protocol::{HangLimits, InactivityKind, ProcessWatch};
 use understudy_sockets::Source;
 use understudy_wire::line::{FromGuardian, Line, ProcessActivity};
 
@@ -54,7 +54,9 @@ impl HangWatch {
             .for_each(|watched| watched.watch.repeat_reports());
     }
 
-    /// Answers a command of the user, in a thread: a dead file system may block it.
+    /// Answers a command of the user, in a thread.
+    ///
+    /// A file system that does not answer may block the thread.
     pub fn answer(&self, line: Source<Line>, processes: &[GuardedProcess]) {
         let activities = self.activities(processes);
         let answer = move || {
@@ -78,9 +80,14 @@ impl HangWatch {
             let known = self.watched.get(&process.number);
             let known = known.filter(|it| it.is(pid, page));
             let now = self.began.elapsed();
+            let crawls = known.is_some_and(|it| it.watch.is_crawling());
+            let activity = match crawls {
+                true => sampled.describe(InactivityKind::Crawling),
+                false => sampled.activity()?,
+            };
             let activity = ProcessActivity {
                 number: process.number,
-                activity: sampled.activity()?,
+                activity,
                 inactive_for: known.map_or(Duration::ZERO, |it| it.watch.inactive_for(now)),
                 stack: Vec::new(),
             };
@@ -124,7 +131,9 @@ impl HangWatch {
     }
 }
 
-/// Logs the stack of an inactive process, in a thread: a dead file system may block it.
+/// Logs the stack of an inactive process, in a thread.
+///
+/// A file system that does not answer may block the thread.
 fn log_stack(number: ProcessNumber, pid: u32, page: &OwnedFd) {
     let process = SampledProcess::open(pid, page).filter(|_| log::log_enabled!(log::Level::Info));
     let Some(process) = process else { return };

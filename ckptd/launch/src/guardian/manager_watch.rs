@@ -61,7 +61,7 @@ impl ManagerWatch {
         }
     }
 
-    /// Judges a manager, which has welcomed this guardian, from now on.
+    /// Judges a manager, which this guardian has joined, from now on.
     pub fn judge(&mut self, role: ManagerRole, pid: u32, process: OwnedFd) {
         self.manager = (role != ManagerRole::Follower).then(|| JudgedManager {
             role,
@@ -125,7 +125,8 @@ impl JudgedManager {
                 }
             }
             Some(SilenceChange::Ended(time)) => {
-                if self.reporter.take().is_some() {
+                let was_reported = self.reporter.take().is_some();
+                if was_reported {
                     let time = format_args!("{:.1}", time.as_secs_f64());
                     print_message(message::manager_answers(host, time));
                 }

@@ -5,7 +5,6 @@
 //! again. So calls are noticed although the process does nothing for this purpose.
 
 use super::mapped_files::{MappedFile, MappedFiles};
-use super::stack_walk::ProgramRegisters;
 use framehop::FrameAddress;
 use rustix::io::pread;
 use std::fs::{File, OpenOptions};
@@ -59,6 +58,14 @@ impl CallAddressesOfPage {
             state: word(offset_of!(CallAddresses, state))?,
         })
     }
+}
+
+/// Registers of the program.
+#[derive(Clone, Copy, Debug)]
+pub struct ProgramRegisters {
+    pub address: FrameAddress,
+    pub stack_pointer: u64,
+    pub frame_pointer: u64,
 }
 
 /// Memory of a process, with the addresses of its last call.

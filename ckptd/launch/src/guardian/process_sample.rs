@@ -48,7 +48,8 @@ impl SampledProcess {
             "t" => ProcessState::Traced,
             "D" => ProcessState::Blocked,
             "Z" | "X" => return None,
-            _ => ProcessState::Other,
+            "R" => ProcessState::Running,
+            _ => ProcessState::Sleeping,
         };
         Some(ProcessSample {
             state,
@@ -99,6 +100,9 @@ impl SampledProcess {
                 kernel_function: kernel_function(),
             },
             InactivityKind::InCall => Activity::InCall(self.place()),
+            InactivityKind::Crawling => Activity::Crawling {
+                after: self.place(),
+            },
             InactivityKind::Idle => Activity::Idle {
                 after: self.place(),
                 kernel_function: kernel_function(),
@@ -144,7 +148,9 @@ mod tests {
             memory: None,
         };
         let sample = own.sample().expect("a living process");
-        assert_eq!((sample.state, sample.calls), (ProcessState::Other, None));
+        // The state is that of the main thread.
+        let is_normal = matches!(sample.state, ProcessState::Running | ProcessState::Sleeping);
+        assert!(is_normal && sample.calls.is_none(), "{sample:?}");
         assert!(sample.bytes > 0);
     }
 }

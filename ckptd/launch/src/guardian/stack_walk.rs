@@ -5,7 +5,7 @@
 //! counter of a process that does not run (proc_pid_syscall(5)).
 
 use super::mapped_files::{MappedFile, MappedFiles};
-use super::process_memory::ProcessMemory;
+use super::process_memory::{ProcessMemory, ProgramRegisters};
 use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
 use framehop::{ExplicitModuleSectionInfo, FrameAddress, Module, Unwinder};
 use std::collections::BTreeSet;
@@ -24,16 +24,10 @@ const MAX_FRAME_BYTES: u64 = 1 << 20;
 /// Type of the program header with the address of `.eh_frame_hdr` (elf(5)).
 const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
 const PT_LOAD: u32 = 1;
-/// Encoding of the address of `.eh_frame` by all common linkers: relative, four bytes with a sign.
+/// Encoding of the address of `.eh_frame` by all common linkers.
+///
+/// The address is relative, in four bytes with a sign.
 const PCREL_SDATA4: u8 = 0x1b;
-
-/// Registers of the program.
-#[derive(Clone, Copy, Debug)]
-pub struct ProgramRegisters {
-    pub address: FrameAddress,
-    pub stack_pointer: u64,
-    pub frame_pointer: u64,
-}
 
 /// Returns the frames of the program's stack, the innermost first.
 ///

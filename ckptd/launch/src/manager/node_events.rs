@@ -78,7 +78,7 @@ impl NodeState {
                     replenishes,
                     had_manager,
                 })) => {
-                    self.welcome(rank, &line);
+                    self.accept_guardian(rank, &line);
                     // From now on this process ends with its last guardian, and not with its
                     // parent.
                     let _ = set_parent_process_death_signal(None);
@@ -100,12 +100,12 @@ impl NodeState {
     }
 
     /// Answers a guardian that joins, and awaits its heartbeats from now on.
-    fn welcome(&mut self, rank: Guardian, line: &Line) {
+    fn accept_guardian(&mut self, rank: Guardian, line: &Line) {
         let own = pidfd_open(getpid(), PidfdFlags::empty());
         let own: Vec<_> = own.iter().map(OwnedFd::as_fd).collect();
         let (role, pid) = (self.role, std::process::id());
         // The death of the guardian is detected soon.
-        let _ = line.send_with(&ToGuardian::Welcome { role, pid }, &own);
+        let _ = line.send_with(&ToGuardian::Joined { role, pid }, &own);
         if let Err(error) = self.silences.expect(rank, line) {
             log::info!("guardian {rank} is not watched: {error}");
         }

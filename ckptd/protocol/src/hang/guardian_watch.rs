@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_guardian_is_reported_once_and_killed_when_it_is_overdue() {
+    fn a_silent_guardian_is_reported_once_and_killed_after_the_wait() {
         for kills in [true, false] {
             let mut watch = GuardianWatch::new(kills);
             assert_eq!(watch.record(Duration::ZERO, ONE, BEGAN), None);

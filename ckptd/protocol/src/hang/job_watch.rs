@@ -43,6 +43,8 @@ pub struct JobWatch {
     inactive: BTreeMap<ProcessNumber, Activity>,
     /// Stopped and blocked processes that were reported.
     reported: BTreeSet<ProcessNumber>,
+    /// Crawling processes that were reported, each once.
+    crawled: BTreeSet<ProcessNumber>,
     /// True if the user was notified that nothing moves.
     has_reported_job: bool,
     /// Numbers of replacements by rank and state.
@@ -59,6 +61,7 @@ impl JobWatch {
             replaces,
             inactive: BTreeMap::new(),
             reported: BTreeSet::new(),
+            crawled: BTreeSet::new(),
             has_reported_job: false,
             replacements: BTreeMap::new(),
         }
@@ -124,9 +127,12 @@ impl JobWatch {
         if self.replaces && !actions.is_empty() {
             return actions;
         }
+        actions.extend(self.report_crawling(ranks, &host));
         let is_inactive = |number: &ProcessNumber| {
             let state = self.inactive.get(number);
-            state.is_some_and(|state| *state != Activity::Traced)
+            let moves =
+                |state: &Activity| matches!(state, Activity::Traced | Activity::Crawling { .. });
+            state.is_some_and(|state| !moves(state))
         };
         if !ranks.is_empty() && ranks.iter().all(is_inactive) && !self.has_reported_job {
             let due = self
@@ -164,6 +170,33 @@ impl JobWatch {
             }
         }
         actions
+    }
+
+    /// Reports ranks that are much slower than most; they are never replaced without a request.
+    ///
+    /// Most ranks crawl only if the nodes have fewer processors than ranks.
+    fn report_crawling(
+        &mut self,
+        ranks: &[ProcessNumber],
+        host: impl Fn(ProcessNumber) -> String,
+    ) -> Vec<HangAction> {
+        let crawls = |number: &&ProcessNumber| {
+            matches!(self.inactive.get(number), Some(Activity::Crawling { .. }))
+        };
+        let crawling: Vec<ProcessNumber> = ranks.iter().filter(crawls).copied().collect();
+        if 2 * crawling.len() > ranks.len() {
+            return Vec::new();
+        }
+        let new = crawling
+            .into_iter()
+            .filter(|&number| self.crawled.insert(number));
+        let report = |number| {
+            let advice = format!("`understudy replace {number}` replaces it");
+            let state = &self.inactive[&number];
+            let text = message::rank_inactive(number, host(number), state, advice);
+            HangAction::Print(text.to_string())
+        };
+        new.map(report).collect()
     }
 
     fn report_job(

@@ -16,6 +16,10 @@ const MIN_PERIOD: Duration = Duration::from_millis(50);
 const MAX_PERIODS_WITHOUT_SAMPLE: u32 = 3;
 /// Part of a processor, in percent, that an active process uses outside of MPI.
 const ACTIVE_PERCENT: u128 = 10;
+/// Part of a processor, in percent, that a process at normal speed uses.
+///
+/// Counts while the process could compute.
+const CRAWLING_PERCENT: u128 = 20;
 /// Bytes between two samples that an active process reads or writes.
 const ACTIVE_BYTES: u64 = 64 << 10;
 
@@ -47,8 +51,10 @@ impl HangLimits {
 /// State of a process according to the kernel (proc_pid_stat(5)).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ProcessState {
-    /// The process runs, or sleeps until an event or a signal.
-    Other,
+    /// The process runs, or waits for a processor.
+    Running,
+    /// The process sleeps until an event or a signal.
+    Sleeping,
     /// Uninterruptible sleep.
     Blocked,
     Stopped,
@@ -85,6 +91,8 @@ pub enum InactivityKind {
     Blocked,
     InCall,
     Idle,
+    /// The process moves, but much more slowly than it could.
+    Crawling,
 }
 
 /// Judgement of one process.
@@ -114,7 +122,7 @@ impl ProcessWatch {
         let longest = limits.period() * MAX_PERIODS_WITHOUT_SAMPLE;
         let before = before.filter(|(at, _)| now.saturating_sub(*at) <= longest);
         let kind = before.and_then(|(at, before)| inactivity(now - at, &before, &sample));
-        if kind.is_none() {
+        if matches!(kind, None | Some(InactivityKind::Crawling)) {
             self.inactive_since = now;
         }
         if self.kind.map(|(kind, _)| kind) != kind {
@@ -122,7 +130,7 @@ impl ProcessWatch {
         }
         let is_due = |&(kind, since): &(InactivityKind, Duration)| {
             let limit = match kind {
-                InactivityKind::Stopped => limits.stopped,
+                InactivityKind::Stopped | InactivityKind::Crawling => limits.stopped,
                 InactivityKind::Blocked => limits.blocked,
                 _ => limits.any,
             };
@@ -133,6 +141,11 @@ impl ProcessWatch {
         let is_new = due != self.reported;
         self.reported = due;
         is_new.then_some(due)
+    }
+
+    /// True if the process was reported as one that crawls.
+    pub fn is_crawling(&self) -> bool {
+        self.reported == Some(InactivityKind::Crawling)
     }
 
     /// Returns the time for which the process has been inactive.
@@ -153,31 +166,43 @@ fn inactivity(
     before: &ProcessSample,
     sample: &ProcessSample,
 ) -> Option<InactivityKind> {
+    let processor_time = sample.processor_time.saturating_sub(before.processor_time);
+    let has_called = sample.calls.is_some_and(|calls| calls.has_called);
+    let is_in_call = sample.calls.is_some_and(|calls| calls.is_in_call);
+    let percent = |part| processor_time.as_nanos() * 100 < elapsed.as_nanos() * part;
+    // The process was stopped or had to wait for a processor most of the time, and not always.
+    let crawls = percent(CRAWLING_PERCENT)
+        && !processor_time.is_zero()
+        && sample.state != ProcessState::Sleeping
+        && !is_in_call;
     match sample.state {
-        ProcessState::Stopped => return Some(InactivityKind::Stopped),
         ProcessState::Traced => return Some(InactivityKind::Traced),
-        ProcessState::Blocked | ProcessState::Other => {}
+        ProcessState::Stopped if processor_time.is_zero() && !has_called => {
+            return Some(InactivityKind::Stopped);
+        }
+        _ => {}
     }
     let calls = sample.calls?;
-    let was_in_call = before.calls.is_some_and(|calls| calls.is_in_call);
-    if calls.has_called || was_in_call != calls.is_in_call {
+    let bytes = sample.bytes.saturating_sub(before.bytes);
+    let uses_files = bytes >= ACTIVE_BYTES && (!is_in_call || calls.is_in_file_call);
+    if uses_files {
         return None;
     }
-    let processor_time = sample.processor_time.saturating_sub(before.processor_time);
-    let bytes = sample.bytes.saturating_sub(before.bytes);
-    let uses_files = bytes >= ACTIVE_BYTES && (!calls.is_in_call || calls.is_in_file_call);
-    if uses_files {
+    if crawls {
+        return Some(InactivityKind::Crawling);
+    }
+    let was_in_call = before.calls.is_some_and(|calls| calls.is_in_call);
+    if has_called || was_in_call != is_in_call || sample.state == ProcessState::Stopped {
         return None;
     }
     if sample.state == ProcessState::Blocked && processor_time.is_zero() {
         return Some(InactivityKind::Blocked);
     }
     // MPI libraries poll, so that a process that waits in a call uses a processor.
-    if calls.is_in_call {
+    if is_in_call {
         return Some(InactivityKind::InCall);
     }
-    let computes = processor_time.as_nanos() * 100 >= elapsed.as_nanos() * ACTIVE_PERCENT;
-    (!computes).then_some(InactivityKind::Idle)
+    percent(ACTIVE_PERCENT).then_some(InactivityKind::Idle)
 }
 
 #[cfg(test)]
@@ -238,8 +263,8 @@ mod tests {
             (ProcessState::Blocked, WAITS, Blocked, 70),
             (ProcessState::Blocked, OUTSIDE, Blocked, 70),
             (ProcessState::Traced, OUTSIDE, Traced, 300),
-            (ProcessState::Other, WAITS, InCall, 300),
-            (ProcessState::Other, OUTSIDE, Idle, 300),
+            (ProcessState::Sleeping, WAITS, InCall, 300),
+            (ProcessState::Sleeping, OUTSIDE, Idle, 300),
         ] {
             let found = reports(|_| Some(sample(state, calls)));
             assert_eq!(found, [(at, Some(kind))], "{state:?}");
@@ -257,12 +282,12 @@ mod tests {
                 has_called: true,
                 ..WAITS
             };
-            sample(ProcessState::Other, calls)
+            sample(ProcessState::Sleeping, calls)
         });
         // A computation that uses a fifth of a processor.
         active(|seconds| ProcessSample {
             processor_time: Duration::from_secs(seconds / 5),
-            ..sample(ProcessState::Other, OUTSIDE)
+            ..sample(ProcessState::Running, OUTSIDE)
         });
         // Files are read slowly.
         for calls in [
@@ -283,7 +308,7 @@ mod tests {
         // The memory of the process cannot be read.
         active(|_| ProcessSample {
             calls: None,
-            ..sample(ProcessState::Other, WAITS)
+            ..sample(ProcessState::Sleeping, WAITS)
         });
     }
 
@@ -294,10 +319,46 @@ mod tests {
             Some(ProcessSample {
                 processor_time: Duration::from_secs(seconds),
                 bytes: seconds << 30,
-                ..sample(ProcessState::Other, WAITS)
+                ..sample(ProcessState::Sleeping, WAITS)
             })
         });
         assert_eq!(found, [(300, Some(InactivityKind::InCall))]);
+    }
+
+    /// The process is stopped most of the time, or gets a tenth of a processor.
+    #[test]
+    fn a_process_that_is_mostly_stopped_crawls() {
+        for state in [
+            ProcessState::Stopped,
+            ProcessState::Running,
+            ProcessState::Blocked,
+        ] {
+            for has_called in [true, false] {
+                let calls = CallSample {
+                    has_called,
+                    ..OUTSIDE
+                };
+                let found = reports(|seconds| {
+                    Some(ProcessSample {
+                        processor_time: Duration::from_secs(seconds / 10),
+                        ..sample(state, calls)
+                    })
+                });
+                assert_eq!(found, [(40, Some(InactivityKind::Crawling))], "{state:?}");
+            }
+        }
+        // A process that sleeps by itself between its calls is not slow.
+        let naps = CallSample {
+            has_called: true,
+            ..OUTSIDE
+        };
+        let found = reports(|seconds| {
+            Some(ProcessSample {
+                processor_time: Duration::from_secs(seconds / 10),
+                ..sample(ProcessState::Sleeping, naps)
+            })
+        });
+        assert_eq!(found, []);
     }
 
     #[test]
@@ -310,7 +371,7 @@ mod tests {
             };
             let state = match is_stopped {
                 true => ProcessState::Stopped,
-                false => ProcessState::Other,
+                false => ProcessState::Sleeping,
             };
             Some(sample(state, calls))
         });
@@ -322,7 +383,7 @@ mod tests {
     fn time_in_which_the_guardian_was_suspended_does_not_count() {
         let found = reports(|seconds| {
             let is_awake = !(20..400).contains(&seconds);
-            is_awake.then(|| sample(ProcessState::Other, WAITS))
+            is_awake.then(|| sample(ProcessState::Sleeping, WAITS))
         });
         assert_eq!(found, []);
     }

@@ -5,7 +5,7 @@ use crate::status::find::Finder;
 use understudy_formats::events::ProcessNumber;
 use understudy_launch::{ReplaceTarget, replace};
 
-/// Kill a rank of a running job, or all ranks of a host, so that others replace them.
+/// Kill a rank of a running job, or all of a host, to replace them.
 ///
 /// The guardian of the rank kills it by SIGKILL, and the job recovers as from any other failure: it
 /// repeats the work since the last checkpoint. For ranks that hang, for example. The ranks of a

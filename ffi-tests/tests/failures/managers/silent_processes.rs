@@ -25,7 +25,9 @@ impl Stopped {
         }
     }
 
-    /// Makes a job in which this process is stopped; then calls `then` until it returns true.
+    /// Makes a job in which this process is stopped.
+    ///
+    /// Then calls `then` until it returns true.
     fn job(self, launcher: Launcher, mut then: impl FnMut(&Ranks, u32) -> bool + 'static) -> Job {
         let mut stopped = None;
         let job = heat2d().job().launched_by(launcher);

@@ -2,9 +2,13 @@
 
 use ffi_tests::command::understudy;
 use ffi_tests::living_processes::{Ranks, has_printed, job_mark, living_and_lines};
+use ffi_tests::native_runs::native;
 use ffi_tests::programs::heat2d;
 use ffi_tests::{Job, Outcome, paths, processes};
 use rustix::process::Signal;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// Number of printed lines after which rank 1 is stopped.
 const LINES: usize = 4;
@@ -87,6 +91,71 @@ fn a_stopped_rank_is_replaced_if_this_is_set() {
     let outcome = heat2d().assert_undisturbed(job);
     outcome.assert_line(&["rank 1 on ", "it is killed and replaced", "[rank-inactive]"]);
     assert_replaced(&outcome);
+}
+
+/// Stops a process for nine tenths of the time, until the flag is set.
+fn slow_down(pid: u32, is_enough: Arc<AtomicBool>) {
+    std::thread::spawn(move || {
+        while !is_enough.load(Ordering::Relaxed) && processes::send(pid, Signal::STOP) {
+            std::thread::sleep(Duration::from_millis(90));
+            processes::send(pid, Signal::CONT);
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    });
+}
+
+/// Rank 0 computes while all others wait for it.
+#[test]
+fn a_crawling_rank_is_reported_and_not_replaced() {
+    let job = || Job::new(paths::test_program("aloof"), &["3", "2000"]);
+    let slow = job().env("UNDERSTUDY_HANG_AFTER", "1s");
+    let is_enough = Arc::new(AtomicBool::new(false));
+    let mut is_slow = false;
+    let slow = slow
+        .env("UNDERSTUDY_ON_HANG", "replace")
+        .watch(move |ranks| {
+            if !is_slow && living_and_lines(ranks, "aloof").1 >= 1 {
+                is_slow = true;
+                slow_down(ranks[&0].pid, Arc::clone(&is_enough));
+            }
+            if !has_printed(ranks, "[rank-inactive]") {
+                return false;
+            }
+            let (_, places) = status(ranks, "--hang");
+            assert!(places.contains("crawling"), "{places}");
+            is_enough.store(true, Ordering::Relaxed);
+            true
+        });
+    let outcome = slow.run();
+    outcome.assert_success();
+    outcome.assert_like(&native(job()), &["aloof.log"]);
+    outcome.assert_line(&["rank 0 on ", " is crawling", "replace 0", "[rank-inactive]"]);
+    let reports = outcome.stderr.matches("[rank-inactive]").count();
+    outcome.check(reports == 1, "not exactly one line names the rank");
+    outcome.assert_taken_over(&[]);
+    outcome.assert_nothing_left();
+}
+
+#[test]
+fn a_blocked_rank_is_reported() {
+    let program = || paths::test_program("blocked");
+    let job = Job::new(program(), &["block"]).env("UNDERSTUDY_HANG_AFTER", "2s");
+    let outcome = job
+        .watch(|ranks| {
+            if !has_printed(ranks, "[rank-inactive]") {
+                return false;
+            }
+            let (_, places) = status(ranks, "--hang");
+            assert!(places.contains("rank 1 "), "{places}");
+            assert!(places.contains("blocked in the kernel"), "{places}");
+            let work = format!("/proc/{}/cwd/release", ranks[&0].pid);
+            std::fs::write(work, "").is_ok()
+        })
+        .run();
+    outcome.assert_success();
+    outcome.assert_like(&native(Job::new(program(), &[])), &[]);
+    outcome.assert_line(&["rank 1 on ", " is blocked in the kernel", "[rank-inactive]"]);
+    outcome.assert_taken_over(&[]);
 }
 
 /// Worker 2 waits for a message that no worker sends, also after each recovery.

@@ -141,6 +141,24 @@ fn a_job_is_not_judged_by_states_from_before_a_recovery() {
 }
 
 #[test]
+fn a_crawling_rank_is_named_once_and_most_ranks_are_not() {
+    let waits = || in_call("MPI_Barrier");
+    let crawls = || Activity::Crawling {
+        after: CallPlace::default(),
+    };
+    let mut watch = watch(true);
+    for printed in [1, 0] {
+        let actions = report(&mut watch, [waits(), crawls(), waits(), waits()]);
+        assert_eq!(actions.len(), printed, "{actions:?}");
+        let is_print = |action| matches!(action, &HangAction::Print(_));
+        assert!(actions.iter().all(is_print), "{actions:?}");
+        watch.forget(RANKS[1]);
+    }
+    let most = [crawls(), crawls(), crawls(), waits()];
+    assert_eq!(report(&mut watch, most), []);
+}
+
+#[test]
 fn stopped_ranks_and_odd_ones_out_are_replaced_on_request() {
     let (some, other) = (|| in_call("MPI_Barrier"), || in_call("MPI_Recv"));
     for (states, replaced) in [

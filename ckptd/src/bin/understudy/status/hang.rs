@@ -17,7 +17,7 @@ struct Class<'a> {
     stack: &'a [StackFrame],
 }
 
-/// Returns one line for each place, with its ranks, and the stack of one of them.
+/// Returns one line for each place, with its ranks, and the stack of one rank.
 ///
 /// Idle spares are left out.
 pub fn text(activities: &JobActivities, is_idle_spare: impl Fn(ProcessNumber) -> bool) -> String {
@@ -111,8 +111,10 @@ mod tests {
         };
         assert_eq!(
             text(&activities, |number| number == ProcessNumber(4)),
-            "  ranks 0, 2-3       in MPI_Barrier at solver+0x4f2c, no movement for 40 s\n                       solver+0x4f2c\n  \
-             rank 1             stopped (SIGSTOP), no movement for 40 s\n                       solver+0x4f2c\n  \
+            "  ranks 0, 2-3       in MPI_Barrier at solver+0x4f2c, no movement for 40 s\n  \
+             \x20                   solver+0x4f2c\n  \
+             rank 1             stopped (SIGSTOP), no movement for 40 s\n  \
+             \x20                   solver+0x4f2c\n  \
              guardian 5         does not answer\n"
         );
     }
