@@ -12,7 +12,6 @@
 //! * [`private_directories`]: directories of one user, in memory and elsewhere;
 //! * [`proc_file`], [`proc_stat`]: readers of files in /proc;
 //! * [`process_segments`]: shared memory that libraries name after a process;
-//! * [`warning`]: warnings of expected failures.
 //! * [`warning`]: warnings of expected failures;
 //! * [`worker_output`]: files with the standard output of workers.
 
