@@ -448,8 +448,9 @@ pub fn fabric_not_used(devices: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "nodes exchange messages by TCP, although this node has {devices}; --fabric \
-             native (UNDERSTUDY_FABRIC) uses it, and --fabric tcp omits this line \
+            "nodes exchange messages by TCP, although this node has {devices}: no \
+             acceptance of this site has chosen them (`understudy accept`); --fabric \
+             native (UNDERSTUDY_FABRIC) uses them, and --fabric tcp omits this line \
              [fabric-not-used]"
         )
     })

@@ -533,12 +533,15 @@ pub static CATALOGUE: &[Message] = &[
     },
     Message {
         identifier: "fabric-not-used",
-        text: "nodes exchange messages by TCP, although this node has {devices}; --fabric \
-         native (UNDERSTUDY_FABRIC) uses it, and --fabric tcp omits this line",
-        cause: "no setting has chosen the network, and native networks have been tested without \
-         such hardware only",
-        remedy: "try `--fabric native` with a short run of the program and a killed rank; then \
-         set it, or `fabric = native` in /etc/understudy.conf",
+        text: "nodes exchange messages by TCP, although this node has {devices}: no acceptance \
+         of this site has chosen them (`understudy accept`); --fabric native \
+         (UNDERSTUDY_FABRIC) uses them, and --fabric tcp omits this line",
+        cause: "no setting has chosen the network, and /etc/understudy.conf has no line `fabric \
+         = native`, which `understudy accept` prints if every byte was right after real \
+         failures",
+        remedy: "ask an administrator to run `understudy accept` in an allocation; or try \
+         `--fabric native` with a short run of the program and a killed rank, and set it \
+         then",
         status: None,
         level: None,
     },
