@@ -32,6 +32,14 @@ impl Agent {
         };
         words.into_iter().map(str::to_owned).collect()
     }
+
+    /// Returns an agent that works in a process from which the allocation is hidden.
+    pub fn within_allocation(&self) -> Agent {
+        let variables = BatchSystem::variables();
+        let assignments = variables.map(|(name, value)| format!("{name}={value}"));
+        let words = ["/usr/bin/env".to_owned()].into_iter().chain(assignments);
+        Agent::Command(words.chain(self.words()).collect())
+    }
 }
 
 /// Returns the script that starts commands on hosts of an allocation.

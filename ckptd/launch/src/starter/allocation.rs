@@ -44,6 +44,12 @@ impl BatchSystem {
         }
     }
 
+    /// Returns the variables that [`BatchSystem::hide_from`] removes, with their values.
+    pub(super) fn variables() -> impl Iterator<Item = (&'static str, String)> {
+        let value = |(name, _)| Some((name, std::env::var(name).ok()?));
+        VARIABLES.into_iter().filter_map(value)
+    }
+
     pub fn name(self) -> &'static str {
         match self {
             BatchSystem::Slurm => "Slurm",

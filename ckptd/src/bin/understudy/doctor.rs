@@ -2,6 +2,7 @@
 
 mod accelerators;
 mod checks;
+mod container;
 mod fabric;
 mod granted;
 mod hosts;
@@ -11,6 +12,10 @@ mod mpi_version;
 mod probe;
 mod process_starter;
 mod trial;
+
+pub use fabric::active_network;
+pub use libraries::mpi_of;
+pub use probe::end;
 
 use crate::outcome::{Outcome, print, print_json, verdict};
 use serde::{Deserialize, Serialize};
@@ -69,6 +74,16 @@ pub struct Arguments {
     program: Vec<OsString>,
 }
 
+/// Describes the kernel and the C library of this node.
+pub fn platform() -> String {
+    format!("{}, glibc {}", checks::kernel_release(), kernel::glibc())
+}
+
+/// True if this kernel marks modified pages.
+pub fn can_mark_pages() -> bool {
+    kernel::pagemap_scan().is_ok() && kernel::write_protection().is_ok()
+}
+
 /// Result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -123,6 +138,26 @@ impl Check {
     }
 }
 
+/// Results of the checks that start no job of MPI.
+pub struct Parts {
+    pub checks: Vec<Check>,
+    /// Results of each host's own checks.
+    ///
+    /// Empty for this host alone, or after a failed check.
+    pub hosts: Vec<hosts::Node>,
+}
+
+impl Parts {
+    /// True if no check has failed.
+    pub fn are_well(&self) -> bool {
+        is_well(&self.checks) && self.hosts.iter().all(|node| is_well(&node.checks))
+    }
+}
+
+fn is_well(checks: &[Check]) -> bool {
+    checks.iter().all(|check| check.grade != Grade::Failure)
+}
+
 /// Results of all checks.
 #[derive(Debug, Serialize)]
 struct Diagnosis {
@@ -134,6 +169,57 @@ struct Diagnosis {
 }
 
 impl Arguments {
+    /// Returns the arguments for checks of hosts and of a program.
+    pub fn of(
+        host: Vec<String>,
+        agent: String,
+        library: Option<PathBuf>,
+        program: OsString,
+    ) -> Self {
+        Self {
+            json: false,
+            mpirun: None,
+            agent,
+            host,
+            workers: 2,
+            seconds: 10,
+            library,
+            local: false,
+            initialise_mpi: None,
+            mpi_version: None,
+            program: vec![program],
+        }
+    }
+
+    /// Checks the parts that a job would use here.
+    ///
+    /// `workers` is the number of workers of a job that is to run here, if that is known.
+    pub fn parts(&self, workers: Option<u32>) -> Parts {
+        let starter = process_starter::Starter::of(self);
+        let mut checks = starter.checks();
+        checks.extend(checks::node(self.library.as_deref()));
+        checks.extend(checks::settings());
+        let (of_allocation, granted) = granted::checks(workers);
+        checks.extend(of_allocation);
+        let hosts = match &starter {
+            process_starter::Starter::Ckptd { .. } if self.host.is_empty() => granted,
+            _ => self.host.clone(),
+        };
+        if let Some(program) = self.program.first() {
+            checks.extend(libraries::check(program));
+        }
+        let mut nodes = Vec::new();
+        if !hosts.is_empty() && is_well(&checks) {
+            let (check, found) = hosts::check_hosts(&starter, &hosts);
+            checks.push(check);
+            nodes = found;
+        }
+        Parts {
+            checks,
+            hosts: nodes,
+        }
+    }
+
     pub fn run(self) -> Outcome {
         if let Some(library) = &self.initialise_mpi {
             return trial::initialise_mpi(library);
@@ -145,27 +231,11 @@ impl Arguments {
             print(serde_json::to_string(&hosts::Node::this(self.library.as_deref()))? + "\n")?;
             return Ok(verdict(true));
         }
-        let starter = process_starter::Starter::of(&self);
-        let mut checks = starter.checks();
-        checks.extend(checks::node(self.library.as_deref()));
-        checks.extend(checks::settings());
-        let (of_allocation, granted) =
-            granted::checks((!self.program.is_empty()).then_some(self.workers));
-        checks.extend(of_allocation);
-        let hosts = match &starter {
-            process_starter::Starter::Ckptd { .. } if self.host.is_empty() => granted,
-            _ => self.host.clone(),
-        };
-        if let Some(program) = self.program.first() {
-            checks.extend(libraries::check(program));
-        }
-        let is_well = |checks: &[Check]| checks.iter().all(|check| check.grade != Grade::Failure);
-        let mut nodes = Vec::new();
-        if !hosts.is_empty() && is_well(&checks) {
-            let (check, found) = hosts::check_hosts(&starter, &hosts);
-            checks.push(check);
-            nodes = found;
-        }
+        let workers = (!self.program.is_empty()).then_some(self.workers);
+        let Parts {
+            mut checks,
+            hosts: nodes,
+        } = self.parts(workers);
         if self.program.is_empty() && is_well(&checks) {
             checks.push(trial::run(&self)?);
         }

@@ -1,7 +1,7 @@
 //! Checks of one node.
 
 use super::fabric::fabric;
-use super::{Check, accelerators, kernel};
+use super::{Check, accelerators, container, kernel, platform};
 use crate::{node, product_files};
 use rustix::process::{Resource, getrlimit};
 use std::io;
@@ -107,11 +107,9 @@ pub fn node(library: Option<&Path>) -> Vec<Check> {
         lowest_address(),
         processors(),
         accelerators::check(),
+        container::check(),
     ]);
-    checks.push(Check::ok(
-        "kernel and C library",
-        format!("{}, glibc {}", kernel_release(), kernel::glibc()),
-    ));
+    checks.push(Check::ok("kernel and C library", platform()));
     checks
 }
 

@@ -6,6 +6,13 @@ use understudy_formats::network_devices::{SYSFS, describe, network_devices};
 use understudy_formats::pages::Tracking;
 use understudy_settings::{Config, Fabric};
 
+/// Describes the node's active network devices; empty without any.
+pub fn active_network() -> String {
+    let mut devices = network_devices(Path::new(SYSFS));
+    devices.retain(|device| device.is_active);
+    describe(&devices)
+}
+
 /// Compares the node's network devices with the setting of the network.
 pub fn fabric(config: &Config) -> Check {
     const NAME: &str = "fabric";
@@ -32,8 +39,8 @@ pub fn fabric(config: &Config) -> Check {
         Fabric::Auto => Check::warning(
             NAME,
             format!("TCP instead of {found}"),
-            "--fabric native uses it, and makes checkpoints compare all memory; --fabric tcp \
-             accepts TCP",
+            "`understudy accept` tries it with real failures; --fabric native uses it, and makes \
+             checkpoints compare all memory; --fabric tcp accepts TCP",
         ),
     }
 }

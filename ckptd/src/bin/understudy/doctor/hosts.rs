@@ -1,6 +1,7 @@
 //! Checks of several nodes, each made by a process on the node.
 
 use super::checks::{kernel_release, node};
+use super::fabric::active_network;
 use super::process_starter::Starter;
 use super::{Check, kernel};
 use serde::{Deserialize, Serialize};
@@ -19,6 +20,8 @@ pub struct Node {
     pub host: String,
     /// Kernel, C library and processor, which must be equal on all nodes.
     pub kind: String,
+    /// Active network devices that write into memory by themselves; empty without any.
+    pub network: String,
     pub checks: Vec<Check>,
 }
 
@@ -33,6 +36,7 @@ impl Node {
         Self {
             host: host_name(),
             kind: format!("{}, glibc {}, {model}", kernel_release(), kernel::glibc()),
+            network: active_network(),
             checks: node(library),
         }
     }

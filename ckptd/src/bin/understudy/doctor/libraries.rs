@@ -27,6 +27,13 @@ pub fn check(name: &OsStr) -> Vec<Check> {
     }
 }
 
+/// Describes the MPI library that the dynamic loader finds for a program.
+pub fn mpi_of(program: &OsStr) -> Option<String> {
+    let listing = loaded(Path::new(program))?;
+    let library = listing.lines().find_map(mpi_library)?;
+    Some(mpi_version::describe(Path::new(library)))
+}
+
 /// Lists the libraries of a program (ld.so(8), LD_TRACE_LOADED_OBJECTS).
 ///
 /// Returns one library per line, or `None` if the program is a script or cannot be executed.
