@@ -1,10 +1,12 @@
 //! An allocation of Slurm, in which `understudy run` finds its hosts.
 
 use crate::namespace_hosts::Hosts;
+use crate::page_scripts;
 use crate::slurm_installation::{Slurm, configure, programs};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 /// Host of the first node; the host before it has the controller only.
 pub const FIRST_NODE: usize = 1;
@@ -117,6 +119,15 @@ fn set_path(command: &mut Command, path: &OsStr) {
     command.env("PATH", std::env::join_paths(path).expect("no colon"));
 }
 
+/// Result of a batch script.
+#[derive(Debug)]
+pub struct BatchResult {
+    /// True if the script has exited with 0.
+    pub is_success: bool,
+    pub stdout: String,
+    pub stderr: String,
+}
+
 /// Commands of a running Slurm.
 #[derive(Clone, Debug)]
 pub struct SlurmCommands {
@@ -142,6 +153,59 @@ impl Slurm {
     pub(crate) fn commands(&self) -> SlurmCommands {
         let configuration = self.configuration();
         SlurmCommands { configuration }
+    }
+
+    /// Submits a script in a directory, and waits until it has ended.
+    ///
+    /// `variables` are those of the user's shell, which Slurm passes on.
+    ///
+    /// # Panics
+    /// Panics if the script cannot be submitted.
+    pub fn run_script(
+        &self,
+        hosts: &Hosts,
+        directory: &Path,
+        script: &str,
+        variables: &[(&str, &str)],
+    ) -> BatchResult {
+        let file = directory.join("script");
+        std::fs::write(&file, script).expect("the directory is writable");
+        let (slurm, products) = (self.commands(), page_scripts::Commands::new());
+        let output = |words: &[&str]| {
+            let mut command = slurm.command(hosts, words);
+            set_path(&mut command, &products.path());
+            command.env("TMPDIR", hosts.directory().join("tmp"));
+            command.envs(variables.iter().copied()).stdin(Stdio::null());
+            let output = command.output().expect("the command can be executed");
+            let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(output.status.success(), "{words:?}: {errors}");
+            String::from_utf8_lossy(&output.stdout).trim().to_owned()
+        };
+        let [place, file] = [directory, &file].map(|path| path.to_string_lossy());
+        let chdir = format!("--chdir={place}");
+        let [out, err] = ["output", "error"].map(|name| format!("--{name}={place}/{name}"));
+        let job = output(&["sbatch", "--parsable", &chdir, &out, &err, &file]);
+        let query = format!("--jobs={job}");
+        let query = [
+            "squeue",
+            "--noheader",
+            "--states=all",
+            &query,
+            "--format=%T",
+        ];
+        let state = loop {
+            let state = output(&query);
+            if !["PENDING", "CONFIGURING", "RUNNING", "COMPLETING"].contains(&state.as_str()) {
+                break state;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        };
+        let read = |name| std::fs::read_to_string(directory.join(name)).unwrap_or_default();
+        BatchResult {
+            is_success: state == "COMPLETED",
+            stdout: read("output"),
+            stderr: read("error"),
+        }
     }
 
     /// Returns the command by which Slurm learns that a host is lost.

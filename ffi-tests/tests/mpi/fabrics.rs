@@ -17,7 +17,7 @@ const DEVICE: &str = "mlx5_0 (InfiniBand, 200 Gb/sec (4X HDR))";
 const ARGUMENTS: [&str; 3] = ["60", "60", "400"];
 
 /// Describes an active port of InfiniBand, beside the network devices of this machine.
-fn describe_device(class: &Path) {
+pub fn describe_device(class: &Path) {
     let port = class.join("infiniband/mlx5_0/ports/1");
     fs::create_dir_all(&port).expect("writable");
     for (file, text) in [

@@ -4,7 +4,7 @@
 //! equals that of an undisturbed run.
 
 mod conformance;
-mod fabrics;
+pub mod fabrics;
 mod fortran;
 mod landings;
 mod large;

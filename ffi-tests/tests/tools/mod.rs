@@ -1,5 +1,6 @@
 //! The tools report the truth about jobs; documents and messages agree with the code.
 
+mod accept;
 mod doctor;
 mod messages;
 mod promise;

@@ -1,5 +1,6 @@
 //! `understudy`: the user's program for understudy jobs, with one module for each command.
 
+mod accept;
 mod advise;
 mod allocation;
 mod clean;
@@ -60,6 +61,7 @@ commands! {
     Run => run,
     Status => status,
     Doctor => doctor,
+    Accept => accept,
     Advise => advise,
     Simulate => simulate,
     Events => events,

@@ -1,0 +1,155 @@
+//! `understudy accept` on nodes of a toy cluster, and with defects that it must find.
+
+use crate::mpi::fabrics::describe_device;
+use ffi_tests::command::UnderstudyCommand;
+use ffi_tests::namespace_hosts::Hosts;
+use ffi_tests::slurm_installation::Slurm;
+use ffi_tests::{page_scripts, paths};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Page whose batch script the tests run.
+const PAGE: &str = "docs/operate/administrators.md";
+
+fn verdicts(report: &str, jobs: &str) -> Vec<String> {
+    let rows = report.lines().filter(|line| line.contains(jobs));
+    rows.map(str::to_owned).collect()
+}
+
+/// Runs the page's script in an allocation of two nodes, of which one is lost.
+///
+/// Fails unless the site is accepted, and nothing is left behind. Returns the report; `None` if
+/// there is no Slurm.
+fn accepted(prepare: impl FnOnce(&Hosts)) -> Option<String> {
+    if !Slurm::is_there() || !Hosts::are_possible() {
+        return None;
+    }
+    paths::wait_for_turn();
+    let hosts = Hosts::new(&[0, 3, 3]).expect("hosts are possible");
+    prepare(&hosts);
+    let slurm = Slurm::on(&hosts);
+    let work = hosts.directory().join("work");
+    std::fs::create_dir(&work).expect("the directory is writable");
+    let variables = [("OMPI_MCA_mpi_yield_when_idle", "1")];
+    let script = page_scripts::below(PAGE, "## Acceptance").remove(0);
+    let result = slurm.run_script(&hosts, &work, &script, &variables);
+    let report = format!("{}\n{}", result.stdout, result.stderr);
+    println!("{report}");
+    assert!(result.is_success, "{report}");
+    assert!(
+        report.contains("Accepted: every byte was right"),
+        "{report}"
+    );
+    let lost = verdicts(&result.stdout, "all processes of a node are killed");
+    assert!(!lost.is_empty(), "{report}");
+    assert!(lost.iter().all(|row| row.starts_with("ok ")), "{report}");
+    assert!(report.contains("Slurm has granted 2 hosts"), "{report}");
+    let page = std::fs::read_to_string(work.join("acceptance.html")).expect("a page");
+    assert!(page.contains("Accepted: every byte was right"), "{page}");
+    let left = std::fs::read_dir(&work).expect("readable").count();
+    assert_eq!(left, 4, "the page, the script and its two outputs");
+    assert_eq!(hosts.shared_memory(), Vec::<String>::new());
+    Some(report)
+}
+
+#[test]
+fn the_script_for_administrators_accepts_a_sound_site() {
+    if let Some(report) = accepted(|_| {}) {
+        assert!(!report.contains("fabric = native"), "{report}");
+    }
+}
+
+/// The nodes describe an RDMA device.
+///
+/// MPI finds no such hardware, and uses the networks of this machine.
+#[test]
+#[ignore = "a variant: make test-all"]
+fn a_native_network_without_wrong_bytes_is_accepted() {
+    let give_devices = |hosts: &Hosts| {
+        let class = hosts.directory().join("class");
+        describe_device(&class);
+        for node in 1..hosts.count() {
+            let mount = ["mount", "--bind", &class.to_string_lossy(), "/sys/class"];
+            let mounted = hosts.on(node, &mount).status();
+            assert!(mounted.is_ok_and(|status| status.success()), "mount(8)");
+        }
+    };
+    if let Some(report) = accepted(give_devices) {
+        let native = verdicts(&report, "native, compare:");
+        let right = native.iter().filter(|row| row.starts_with("ok "));
+        assert_eq!(right.count(), 5, "{report}");
+        assert!(report.contains("    fabric = native\n"), "{report}");
+    }
+}
+
+/// Library that gives a worker other bytes after another process has replaced it.
+///
+/// The bytes are wrong as if a checkpoint had missed a modified page.
+const LOSES_BYTES: &str = r#"
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <mpi.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+static long first_process;
+int MPI_Sendrecv(const void *from, int count, MPI_Datatype type, int to, int tag, void *into,
+                 int room, MPI_Datatype into_type, int source, int into_tag, MPI_Comm comm,
+                 MPI_Status *status)
+{
+    int result = PMPI_Sendrecv(from, count, type, to, tag, into, room, into_type, source, into_tag,
+                               comm, status);
+    long process = syscall(SYS_getpid);
+    if (first_process == 0)
+        first_process = process;
+    if (first_process != process)
+        *(char *)into ^= 1;
+    return result;
+}
+"#;
+
+fn faulty_library(directory: &Path) -> PathBuf {
+    let (source, library) = (directory.join("faulty.c"), directory.join("libfaulty.so"));
+    std::fs::write(&source, LOSES_BYTES).expect("the directory is writable");
+    let mut mpicc = Command::new("mpicc");
+    mpicc.args(["-shared", "-fPIC", "-O1", "-o"]);
+    let compiled = mpicc.args([&library, &source]).status();
+    assert!(compiled.expect("there is an mpicc on the PATH").success());
+    library
+}
+
+#[test]
+fn wrong_bytes_after_a_failure_are_found() {
+    let work = tempfile::tempdir().expect("there is room for temporary files");
+    let library = faulty_library(work.path());
+    let ran = UnderstudyCommand::new(work.path(), &["accept"])
+        .env("LD_PRELOAD", &library.to_string_lossy())
+        .env("OMPI_MCA_mpi_yield_when_idle", "1")
+        .run();
+    let report = String::from_utf8_lossy(&ran.stdout).into_owned();
+    println!("{report}");
+    ran.assert(1, &[]);
+    let row = verdicts(&report, "tcp, compare: a worker is killed:");
+    assert!(
+        row.len() == 1 && row[0].starts_with("WRONG ") && row[0].contains("differs from the run"),
+        "{report}"
+    );
+    assert!(report.contains("NOT accepted:"), "{report}");
+    assert!(
+        !report.contains("Lines for /etc/understudy.conf"),
+        "{report}"
+    );
+}
+
+#[test]
+fn an_acceptance_without_a_compiler_is_not_done() {
+    let empty = tempfile::tempdir().expect("there is room for temporary files");
+    let ran = UnderstudyCommand::new(empty.path(), &["accept"])
+        .env("PATH", &empty.path().to_string_lossy())
+        .run();
+    ran.assert(3, &["there is no mpicc on the PATH", "--mpicc"]);
+    let false_compiler = ["accept", "--mpicc", "false"];
+    let ran = UnderstudyCommand::new(empty.path(), &false_compiler).run();
+    ran.assert(3, &["cannot compile the program of the jobs"]);
+    let left = std::fs::read_dir(empty.path()).expect("readable").count();
+    assert_eq!(left, 0);
+}
