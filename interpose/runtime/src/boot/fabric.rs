@@ -50,12 +50,10 @@ pub fn set(config: &mut Config) {
             unsafe { library::set_variable(name, None) };
         }
     }
-    if may_be_native && !devices.is_empty() {
-        if config.tracking != Tracking::Landings {
-            config.tracking = Tracking::Compare;
-            if process() == ProcessNumber(0) {
-                crate::system_calls::print_message(message::fabric_compared(describe(&devices)));
-            }
+    if may_be_native && !devices.is_empty() && config.tracking != Tracking::Landings {
+        config.tracking = Tracking::Compare;
+        if process() == ProcessNumber(0) {
+            crate::system_calls::print_message(message::fabric_compared(describe(&devices)));
         }
     }
 }
