@@ -14,7 +14,7 @@ pub enum Tracking {
     Auto,
     /// Write protection by userfaultfd, dirty pages by `PAGEMAP_SCAN`.
     PagemapScan,
-    /// As [`Tracking::Auto`], and comparison of memory that MPI calls receive to.
+    /// [`Tracking::Auto`], and comparison of memory that MPI calls receive to.
     Landings,
     /// Comparison of every page with its copy.
     Compare,

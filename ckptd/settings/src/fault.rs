@@ -103,7 +103,7 @@ pub enum Fault {
     Pretend(MissingFeature),
     /// The kernel does not report what the MPI library writes.
     ///
-    /// The same happens if a network device writes into registered memory.
+    /// A network device that writes into registered memory has this effect.
     Blind,
     /// Counts fault points and MPI calls; the process writes the counts at its end.
     Count,

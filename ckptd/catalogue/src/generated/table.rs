@@ -551,8 +551,9 @@ pub static CATALOGUE: &[Message] = &[
          checkpoints compare all memory with its copy",
         cause: "`--fabric native`, or your selection of components of the MPI library, permits \
          a network device to write into the program's memory",
-        remedy: "none; with `--fabric tcp` checkpoints copy modified pages only, and messages \
-         are slower",
+        remedy: "none; with `--tracking landings` checkpoints compare less, on a network that \
+         has been tried with it; with `--fabric tcp` they copy modified pages only, and \
+         messages are slower",
         status: None,
         level: None,
     },
