@@ -20,7 +20,8 @@ static MPI_Datatype striped;
 static int out[INTS], counts[MOST], at[MOST], bytes_at[MOST], part;
 static MPI_Aint places[2] = {0, PLACE / 2};
 static MPI_Datatype types[MOST];
-static MPI_Request open_receive = MPI_REQUEST_NULL, persistent, collective, partitioned, outgoing;
+static MPI_Request open_receive = MPI_REQUEST_NULL, persistent, collective, outgoing;
+static MPI_Request partitioned, partitioned_send;
 static int *window_memory;
 
 /* The integer that process r sends in a step, by its index. */
@@ -314,7 +315,6 @@ static void copied_collective(int *in)
 static void copied_partitions(int *in)
 {
     static int buffer[INTS], sent[INTS];
-    static MPI_Request partitioned_send;
     if (partitioned == MPI_REQUEST_NULL) {
         MPI_Precv_init(buffer, 1, INTS, MPI_INT, left, 4, comm, MPI_INFO_NULL, &partitioned);
         MPI_Psend_init(sent, 1, INTS, MPI_INT, right, 4, comm, MPI_INFO_NULL, &partitioned_send);
@@ -420,6 +420,12 @@ int main(int argc, char **argv)
         if (rank == 0)
             printf("%s: %d gaps\n", kinds[k].name, all);
     }
+    MPI_Request *made[] = {&persistent, &collective, &partitioned, &partitioned_send};
+    for (int i = 0; i < 4; i++)
+        MPI_Request_free(made[i]);
+    MPI_Win_free(&window);
+    MPI_Type_free(&striped);
+    MPI_Comm_free(&ring);
     MPI_Finalize();
     return 0;
 }

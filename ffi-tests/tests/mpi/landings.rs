@@ -97,39 +97,63 @@ fn what_a_device_has_written_is_restored_if_landings_are_compared() {
     );
 }
 
-/// Programs of all areas of MPI, and examples, whose workers die while writes are hidden.
+/// Runs a program of an area of MPI whose workers die while writes are hidden.
+fn restores_hidden_writes(program: &str) {
+    let job = || Job::new(paths::test_program(program), &["10", "1"]).interval("7calls");
+    let faults = format!(
+        "blind; {}; {}",
+        fault_at_commit(1, 3),
+        fault_at_commit(2, 6)
+    );
+    let outcome = tracked(job(), "landings").spares(2).fault(&faults).run();
+    outcome.assert_success();
+    outcome.assert_like(&native(job()), &[]);
+}
+
+macro_rules! programs {
+    ($($test:ident: $program:literal;)*) => {$(
+        #[test]
+        #[ignore = "a variant: make test-all"]
+        fn $test() {
+            restores_hidden_writes($program);
+        }
+    )*};
+}
+
+programs! {
+    hidden_writes_of_messages: "point_to_point";
+    hidden_writes_of_completed_requests: "completion";
+    hidden_writes_of_collectives: "collectives";
+    hidden_writes_of_persistent_collectives: "persistent";
+    hidden_writes_of_partitioned_messages: "partitioned";
+    hidden_writes_of_windows: "windows";
+    hidden_writes_of_accumulates: "accumulates";
+    hidden_writes_of_topologies: "topologies";
+    hidden_writes_of_datatypes: "datatypes";
+    hidden_writes_of_files: "mpi_files";
+}
+
+/// Blocking calls of several threads run with records, and yield between two polls.
 #[test]
 #[ignore = "a variant: make test-all"]
-fn hidden_writes_of_many_programs_are_restored() {
-    let of_mpi = [
-        "point_to_point",
-        "completion",
-        "collectives",
-        "persistent",
-        "partitioned",
-        "windows",
-        "accumulates",
-        "topologies",
-        "datatypes",
-        "mpi_files",
-    ];
-    let faults = || {
-        format!(
-            "blind; {}; {}",
-            fault_at_commit(1, 4),
-            fault_at_commit(2, 9)
-        )
-    };
-    for program in of_mpi {
-        let job = || Job::new(paths::test_program(program), &["20", "5"]).interval("7calls");
-        let outcome = tracked(job(), "landings").spares(2).fault(&faults()).run();
-        outcome.assert_success();
-        outcome.assert_like(&native(job()), &[]);
-    }
-    for program in [programs::short_heat2d(), programs::sem()] {
-        let job = tracked(program.job(), "landings")
-            .interval("7calls")
-            .spares(2);
-        program.assert_undisturbed(job.fault(&faults()));
+fn hidden_writes_of_threads() {
+    let job = || Job::new(paths::test_program("multiple"), &["60"]);
+    let faults = format!("blind; {}", fault_at_commit(1, 3));
+    let outcome = tracked(job(), "landings").fault(&faults).run();
+    outcome.assert_success();
+    outcome.assert_like(&native(job()), &[]);
+}
+
+#[test]
+#[ignore = "a variant: make test-all"]
+fn hidden_writes_of_examples() {
+    let faults = format!("blind; {}", fault_at_commit(1, 4));
+    for program in [
+        programs::short_heat2d(),
+        programs::sem(),
+        programs::short_cg(),
+    ] {
+        let job = tracked(program.job(), "landings").interval("7calls");
+        program.assert_undisturbed(job.fault(&faults));
     }
 }
