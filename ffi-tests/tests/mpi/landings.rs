@@ -146,6 +146,21 @@ fn hidden_writes_of_threads() {
 
 #[test]
 #[ignore = "a variant: make test-all"]
+fn hidden_writes_of_mpich() {
+    let Some(program) = paths::mpich_program("landings") else {
+        return;
+    };
+    let job = || {
+        let job = Job::new(&program, &["20", "1"]);
+        job.of_mpich().interval("17calls")
+    };
+    let outcome = tracked(job(), "landings").spares(2).fault(&faults()).run();
+    outcome.assert_success();
+    outcome.assert_like(&native(job()), &[]);
+}
+
+#[test]
+#[ignore = "a variant: make test-all"]
 fn hidden_writes_of_examples() {
     let faults = format!("blind; {}", fault_at_commit(1, 4));
     for program in [
