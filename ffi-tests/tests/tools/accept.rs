@@ -150,6 +150,9 @@ fn an_acceptance_without_a_compiler_is_not_done() {
     let false_compiler = ["accept", "--mpicc", "false"];
     let ran = UnderstudyCommand::new(empty.path(), &false_compiler).run();
     ran.assert(3, &["cannot compile the program of the jobs"]);
+    let page = ["accept", "--html", "nowhere/page.html"];
+    let ran = UnderstudyCommand::new(empty.path(), &page).run();
+    ran.assert(3, &["nowhere/page.html cannot be written"]);
     let left = std::fs::read_dir(empty.path()).expect("readable").count();
     assert_eq!(left, 0);
 }

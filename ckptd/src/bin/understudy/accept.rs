@@ -63,6 +63,8 @@ impl Arguments {
         }
         product_files::library(self.library.as_deref())
             .map_err(|why| Failure::with_status(IMPOSSIBLE, why))?;
+        // A page that cannot be written should not be noticed after the jobs.
+        self.write_page("")?;
         let placement = Placement::of(&self.hosts)?;
         let directory = shared_directory()?;
         let program = AcceptanceProgram::compile(&self.mpicc, directory.path())?;
@@ -118,15 +120,24 @@ impl Arguments {
         Ok(trials.iter().zip(1..).map(try_one).collect())
     }
 
+    fn write_page(&self, page: &str) -> Result<(), Failure> {
+        let Some(file) = &self.html else {
+            return Ok(());
+        };
+        std::fs::write(file, page).map_err(|error| {
+            let why = format!(
+                "--html: {} cannot be written: {error}. Name a file in a directory that can be \
+                 written to.",
+                file.display()
+            );
+            Failure::with_status(IMPOSSIBLE, why)
+        })
+    }
+
     /// Prints the report and writes the page.
     fn publish(&self, acceptance: &Acceptance) -> Outcome {
         print(acceptance_report::text(acceptance))?;
-        if let Some(file) = &self.html {
-            std::fs::write(file, acceptance_page(acceptance)).map_err(|error| {
-                let why = format!("--html: {} cannot be written: {error}", file.display());
-                Failure::with_status(IMPOSSIBLE, why)
-            })?;
-        }
+        self.write_page(&acceptance_page(acceptance))?;
         Ok(match acceptance.verdict {
             RowVerdict::Right | RowVerdict::Noted => ExitCode::SUCCESS,
             RowVerdict::NotTried => ExitCode::from(IMPOSSIBLE),
