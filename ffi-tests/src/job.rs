@@ -76,8 +76,8 @@ pub struct Job {
     kills: Vec<Kill>,
     end: Option<(Trigger, KillScope)>,
     host_failure: Option<(Trigger, HostFailure)>,
-    /// Host that is lost or cut off.
-    lost_host: Option<usize>,
+    /// Hosts that are lost or cut off.
+    lost_hosts: Vec<usize>,
     disk: bool,
     limit: Duration,
     mpirun: Option<PathBuf>,
@@ -121,7 +121,7 @@ impl Job {
             kills: Vec::new(),
             end: None,
             host_failure: None,
-            lost_host: None,
+            lost_hosts: Vec::new(),
             disk: false,
             limit: LIMIT,
             mpirun: None,
@@ -238,14 +238,20 @@ impl Job {
     }
 
     /// Kills all processes of a host, which must not be the first.
-    pub fn lose_host(mut self, at: Trigger, host: usize) -> Job {
-        self.lost_host = Some(host);
-        self.disturb_hosts(at, move |hosts| hosts.lose(host))
+    pub fn lose_host(self, at: Trigger, host: usize) -> Job {
+        self.lose_hosts(at, &[host])
+    }
+
+    /// Kills all processes of several hosts, one host immediately after the other.
+    pub fn lose_hosts(mut self, at: Trigger, lost: &[usize]) -> Job {
+        self.lost_hosts = lost.to_owned();
+        let lost = self.lost_hosts.clone();
+        self.disturb_hosts(at, move |hosts| lost.iter().all(|host| hosts.lose(*host)))
     }
 
     /// Disconnects the network of a host, which must not be the first.
     pub fn cut_off_host(mut self, at: Trigger, host: usize) -> Job {
-        self.lost_host = Some(host);
+        self.lost_hosts = vec![host];
         self.disturb_hosts(at, move |hosts| hosts.cut_off(host))
     }
 
@@ -329,7 +335,7 @@ impl Job {
         self
     }
 
-    /// Sets UNDERSTUDY_DOMAIN: the rack of each host.
+    /// Sets the rack of each host: in UNDERSTUDY_DOMAIN, or as a switch of Slurm's network.
     pub fn racks(mut self, racks: &[u32]) -> Job {
         self.racks = racks.to_owned();
         self

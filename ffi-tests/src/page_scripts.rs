@@ -8,7 +8,7 @@
 //!   let script = page_scripts::below("docs/run/hosts.md", "# Several hosts").remove(0);
 //!   let commands = Commands::new();          understudy, ckptd, and `module` without effect
 //!   commands.add("ssh", "…");                further commands
-//!   page_scripts::stand_in(&work.join("solver"), &program, &arguments);
+//!   page_scripts::substitute(&work.join("solver"), &program, &arguments);
 //!   Command::new("bash").args(["-c", &script]).env("PATH", commands.path())
 //! ```
 //!
@@ -18,7 +18,7 @@ use crate::paths;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// Returns the fenced shell scripts below a heading of a page, up to the next heading.
+/// Returns the shell scripts between a heading of a page and the next heading.
 ///
 /// `page` is relative to the root of the repository, and `heading` is the whole line.
 ///
@@ -106,7 +106,7 @@ impl Default for Commands {
 ///
 /// # Panics
 /// Panics if the file cannot be written.
-pub fn stand_in(path: &Path, program: &Path, arguments: &[&str]) {
+pub fn substitute(path: &Path, program: &Path, arguments: &[&str]) {
     let words = arguments.join(" ");
     script(path, &format!("exec {} {words}", program.display()));
 }

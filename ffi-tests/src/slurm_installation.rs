@@ -4,6 +4,7 @@
 
 use crate::namespace_hosts::Hosts;
 use crate::{Requirement, paths, skip};
+use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -51,6 +52,19 @@ pub(crate) fn configure(command: &mut Command, configuration: &Path) {
     command
         .env("SLURM_CONF", configuration)
         .env("LD_LIBRARY_PATH", libraries());
+}
+
+/// Returns the text of topology.conf: leaf switches with their nodes, and the switch above them.
+fn topology(switches: &BTreeMap<u32, Vec<String>>) -> String {
+    let leaf = |(switch, nodes): (&u32, &Vec<String>)| {
+        format!("SwitchName=rack{switch} Nodes={}\n", nodes.join(","))
+    };
+    let leaves: String = switches.iter().map(leaf).collect();
+    let names: Vec<String> = switches
+        .keys()
+        .map(|switch| format!("rack{switch}"))
+        .collect();
+    format!("{leaves}SwitchName=top Switches={}\n", names.join(","))
 }
 
 /// Returns the text of slurm.conf.
@@ -106,20 +120,35 @@ impl Slurm {
             command.args(["--pdeathsig", "KILL", "--"]).args(words);
             command
         };
-        Slurm::is_there()
-            .then(|| Slurm::start_daemons(tempfile::tempdir(), &["localhost".into()], &[1], on))
+        Slurm::is_there().then(|| {
+            let directory = tempfile::tempdir().expect("there is room for temporary files");
+            Slurm::start_daemons(directory, &["localhost".into()], &[1], "", on)
+        })
     }
 
     /// Starts Slurm on these hosts.
     ///
-    /// The controller runs on the first one. Hosts without slots are not nodes.
+    /// The controller runs on the first one. Hosts without slots are not nodes. `switches` has the
+    /// leaf switch of each host; without it, the network has no description.
     ///
     /// # Panics
     /// Panics if the nodes do not become ready.
-    pub fn on(hosts: &Hosts) -> Slurm {
+    pub fn on(hosts: &Hosts, switches: &[u32]) -> Slurm {
         let names: Vec<String> = (0..hosts.count()).map(|host| hosts.name(host)).collect();
         let directory = tempfile::tempdir_in(hosts.directory());
-        Slurm::start_daemons(directory, &names, hosts.slots(), |host, words| {
+        let directory = directory.expect("there is room for temporary files");
+        let mut plugin = String::new();
+        if !switches.is_empty() {
+            let mut nodes: BTreeMap<u32, Vec<String>> = BTreeMap::new();
+            let all = names.iter().zip(switches).zip(hosts.slots());
+            for ((name, switch), _) in all.filter(|(_, slots)| **slots > 0) {
+                nodes.entry(*switch).or_default().push(name.clone());
+            }
+            let file = directory.path().join("topology.conf");
+            std::fs::write(file, topology(&nodes)).expect("the directory is writable");
+            plugin = "TopologyPlugin=topology/tree\n".to_owned();
+        }
+        Slurm::start_daemons(directory, &names, hosts.slots(), &plugin, |host, words| {
             hosts.on(host, words)
         })
     }
@@ -137,15 +166,15 @@ impl Slurm {
     }
 
     fn start_daemons(
-        directory: std::io::Result<tempfile::TempDir>,
+        directory: tempfile::TempDir,
         names: &[String],
         slots: &[u32],
+        topology: &str,
         on: impl Fn(usize, &[&str]) -> Command,
     ) -> Slurm {
-        let directory = directory.expect("there is room for temporary files");
         let nodes = names.iter().zip(slots).filter(|(_, slots)| **slots > 0);
         let nodes: Vec<String> = nodes.map(|(name, _)| name.clone()).collect();
-        let text = configuration(directory.path(), &names[0], &nodes);
+        let text = configuration(directory.path(), &names[0], &nodes) + topology;
         std::fs::create_dir(directory.path().join("state")).expect("the directory is writable");
         let file = directory.path().join("slurm.conf");
         std::fs::write(&file, text).expect("the directory is writable");

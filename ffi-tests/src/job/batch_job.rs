@@ -46,22 +46,23 @@ impl Job {
     /// Starts Slurm for a job in an allocation, and prepares what Slurm is told.
     pub(super) fn start_slurm(&mut self, root: &Path, hosts: &Hosts) -> Option<Slurm> {
         let allocation = self.allocation.as_ref()?;
-        let slurm = Slurm::on(hosts);
+        let slurm = Slurm::on(hosts, &self.racks);
         let commands = slurm.commands();
         let succeeds = |command: &mut Command| command.status().is_ok_and(|it| it.success());
         let stderr = root.join("stderr");
         let messages = move || std::fs::read_to_string(&stderr).unwrap_or_default();
-        if let Some(lost) = self.lost_host {
-            let mut declare_down = slurm.declare_down(hosts, lost);
-            let mut reach = hosts.on(lost, &["true"]);
-            let is_needed = allocation.needs(lost);
+        if let Some(&last) = self.lost_hosts.last() {
+            let lost = self.lost_hosts.iter();
+            let mut declare: Vec<_> = lost.map(|host| slurm.declare_down(hosts, *host)).collect();
+            let mut reach = hosts.on(last, &["true"]);
+            let is_needed = allocation.needs(last);
             let messages = messages.clone();
             self.watch = Some(Box::new(move |_| {
                 let is_handled = match is_needed {
                     true => !succeeds(&mut reach),
                     false => RELEASED.iter().any(|id| messages().contains(id)),
                 };
-                is_handled && succeeds(&mut declare_down)
+                is_handled && declare.iter_mut().all(succeeds)
             }));
         }
         if let Some((at, words, reply)) = self.slurm_order {
@@ -80,7 +81,7 @@ impl Job {
     /// Provides the names that scripts of the book have: `./solver`, and the directory `events`.
     fn prepare_script(&self, work: &Path) {
         let arguments: Vec<&str> = self.arguments.iter().map(String::as_str).collect();
-        page_scripts::stand_in(&work.join("solver"), &self.program, &arguments);
+        page_scripts::substitute(&work.join("solver"), &self.program, &arguments);
         let linked = std::os::unix::fs::symlink("../events", work.join("events"));
         linked.expect("the directory is writable");
     }

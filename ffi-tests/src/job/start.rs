@@ -97,7 +97,7 @@ impl Job {
         );
         let hosts =
             (!self.slots.is_empty()).then(|| Hosts::new(&self.slots).expect("there can be hosts"));
-        if let Some(hosts) = hosts.as_ref().filter(|_| !self.racks.is_empty()) {
+        if let Some(hosts) = hosts.as_ref().filter(|_| self.has_domain_file()) {
             let file = root.path().join("racks");
             let line = |(host, rack): (usize, &u32)| format!("{} rack{rack}\n", hosts.name(host));
             let lines: String = self.racks.iter().enumerate().map(line).collect();
@@ -107,7 +107,7 @@ impl Job {
         let slurm = hosts
             .as_ref()
             .zip(self.slurm)
-            .map(|(hosts, mpi)| (Slurm::on(hosts), mpi));
+            .map(|(hosts, mpi)| (Slurm::on(hosts, &[]), mpi));
         if let Some((slurm, mpi)) = &slurm {
             self.srun = Some(slurm.srun(mpi));
         }
@@ -166,6 +166,13 @@ impl Job {
         drop((slurm, granting));
         let root = JobDirectory::Own(root);
         Outcome::new(root, line, status, wall, run.killed, left_behind)
+    }
+}
+
+impl Job {
+    /// True if a file describes the racks, not the configuration of a batch system.
+    fn has_domain_file(&self) -> bool {
+        !self.racks.is_empty() && self.allocation.is_none()
     }
 }
 

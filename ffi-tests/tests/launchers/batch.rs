@@ -7,7 +7,7 @@ use ffi_tests::native_runs::native;
 use ffi_tests::programs;
 use ffi_tests::slurm_allocation::{Allocation, FIRST_NODE};
 use ffi_tests::slurm_installation::Slurm;
-use ffi_tests::{Job, Outcome, Trigger, grid_engine};
+use ffi_tests::{Job, Outcome, Trigger, grid_engine, paths};
 
 const SECOND_NODE: usize = FIRST_NODE + 1;
 
@@ -67,6 +67,58 @@ fn an_interactive_job_survives_the_loss_of_its_first_node() {
     let mut outcome = job.lose_host(Trigger::Lines(15), FIRST_NODE).run();
     remove_repeated_lines(&mut outcome);
     assert_recovered(&outcome, &[0, 1]);
+}
+
+/// Six nodes with one task each: four workers and two spares.
+fn job_of_six_nodes() -> Job {
+    let job = programs::short_heat2d().job().workers(4).spares(2);
+    job.hosts(&[0, 1, 1, 1, 1, 1, 1])
+        .in_allocation(Allocation::batch(&["--nodes=6", "--no-requeue"]), &[])
+}
+
+const AFTER_SOME_LINES: Trigger = Trigger::Lines(15);
+
+/// Replicas are on another switch, and so are the spares.
+#[test]
+#[ignore = "a variant: make test-all"]
+fn a_batch_job_survives_the_loss_of_a_switch() {
+    if !is_possible() {
+        return;
+    }
+    let job = job_of_six_nodes().racks(&[0, 1, 1, 2, 2, 3, 3]);
+    let lost = [FIRST_NODE + 2, FIRST_NODE + 3];
+    assert_recovered(&job.lose_hosts(AFTER_SOME_LINES, &lost).run(), &[2, 3]);
+}
+
+#[test]
+#[ignore = "a variant: make test-all"]
+fn a_batch_job_with_two_replicas_survives_the_loss_of_two_nodes() {
+    if !is_possible() {
+        return;
+    }
+    let job = job_of_six_nodes().env("UNDERSTUDY_COPIES", "2");
+    let lost = [FIRST_NODE + 1, FIRST_NODE + 2];
+    assert_recovered(&job.lose_hosts(AFTER_SOME_LINES, &lost).run(), &[1, 2]);
+}
+
+/// All workers print, also those of the lost node.
+#[test]
+#[ignore = "a variant: make test-all"]
+fn the_output_file_of_a_batch_job_that_loses_a_node_has_every_line_once() {
+    if !is_possible() {
+        return;
+    }
+    let chatter = || Job::new(paths::test_program("chatter"), &["600", "5000"]).workers(4);
+    let job = chatter().spares(2).hosts(&[0, 2, 2, 2]);
+    let job = job.in_allocation(Allocation::batch(&["--nodes=3"]), &["--output", "out.txt"]);
+    let at = Trigger::Commit { rank: 0, epoch: 4 };
+    let mut outcome = job.lose_host(at, SECOND_NODE).run();
+    outcome.assert_success();
+    outcome.assert_replaced(&[2, 3]);
+    outcome.check(outcome.stdout.is_empty(), "not all output is in the file");
+    outcome.stdout = outcome.file("out.txt").unwrap_or_default();
+    outcome.assert_same_lines(&native(chatter()));
+    outcome.assert_nothing_left();
 }
 
 /// Removes lines that were printed again: worker 0, which prints, is lost with its node.

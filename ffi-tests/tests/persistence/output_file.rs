@@ -5,10 +5,11 @@ use crate::launchers::run::work;
 use ffi_tests::command::{CommandResult, UnderstudyCommand};
 use ffi_tests::kill::checkpoints_on_disk;
 use ffi_tests::native_runs::native;
-use ffi_tests::{Job, paths, processes};
+use ffi_tests::{Job, Requirement, paths, processes, skip};
 use rustix::process::Signal;
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::process::Command;
 
 const WORKERS: u32 = 3;
 const FILE: &str = "out.txt";
@@ -22,7 +23,8 @@ fn command(work: &Path, program: &Path, arguments: &[&str], options: &[&str]) ->
     let run = ["run", "-n", "3", "--spares", "1", "--output", FILE];
     let disk = ["--disk", "epochs", "--restart=auto"];
     let words = [&run[..], &disk, options, &["--", &program], arguments].concat();
-    UnderstudyCommand::new(work, &words).env(processes::MARK, &work.to_string_lossy())
+    let command = UnderstudyCommand::new(work, &words).env("OMPI_MCA_mpi_yield_when_idle", "1");
+    command.env(processes::MARK, &work.to_string_lossy())
 }
 
 fn output(work: &Path) -> Vec<u8> {
@@ -40,7 +42,7 @@ fn assert_removed(work: &Path) {
     assert!(left.is_empty(), "{left:?} are left");
 }
 
-/// Runs a leg that SIGTERM stops when it has written this number of checkpoints to the disk.
+/// Runs a leg that SIGTERM stops after this number of checkpoints on disk.
 fn run_stopped(work: &Path, checkpoints: u64, fault: &[&str]) -> CommandResult {
     let before = checkpoints_on_disk(&work.join("epochs"), WORKERS).pop();
     let epoch = before.unwrap_or(0).saturating_add(checkpoints);
@@ -59,13 +61,13 @@ fn run_stopped(work: &Path, checkpoints: u64, fault: &[&str]) -> CommandResult {
         .run()
 }
 
-/// Worker 0 prints, and is killed in the first leg just before a checkpoint.
+/// Worker 0 prints, and is killed in the first leg between two checkpoints.
 #[test]
 fn the_output_file_of_three_legs_is_that_of_an_undisturbed_run() {
     let work = work();
     let path = work.path();
     let undisturbed = native(Job::new(paths::example("heat2d"), &HEAT).workers(WORKERS));
-    let fault = ["--fault", "kill rank=0 at=cut.begin epoch=3"];
+    let fault = ["--fault", "kill rank=0 at=call:700"];
     for (checkpoints, fault) in [(4, &fault[..]), (3, &[])] {
         let leg = run_stopped(path, checkpoints, fault);
         leg.assert(STOPPED, &["[stopped-with-checkpoint]"]);
@@ -170,4 +172,61 @@ fn an_output_file_that_cannot_be_cut_or_written_is_refused() {
     run("/dev/null").assert(2, &["--output: /dev/null is not a regular file"]);
     run(".").assert(2, &["is not a regular file"]);
     run("missing/out.txt").assert(125, &["--output:", "cannot be written", "No such file"]);
+}
+
+/// The worker that is replaced prints.
+#[test]
+#[ignore = "a variant: make test-all"]
+fn the_output_file_is_exact_under_mpirun() {
+    let work = work();
+    let path = work.path();
+    let program = paths::example("heat2d");
+    let fault = "kill rank=0 at=call:700; kill rank=1 at=call:1700";
+    let options = [
+        "--interval",
+        "60calls",
+        "--launcher",
+        "mpirun",
+        "--fault",
+        fault,
+    ];
+    let ran = command(path, &program, &HEAT, &options).run();
+    ran.assert(0, &["worker 0 failed", "worker 1 failed"]);
+    let undisturbed = native(Job::new(&program, &HEAT).workers(WORKERS));
+    assert!(
+        ran.stdout.is_empty() && output(path) == undisturbed.stdout,
+        "{}",
+        ran.stderr
+    );
+    assert_removed(path);
+}
+
+/// The file system of the output has room for a part of it.
+#[test]
+#[ignore = "a variant: make test-all"]
+fn an_output_file_on_a_full_disk_is_reported_and_the_status_is_74() {
+    let may_mount = Command::new("unshare").args(["--mount", "true"]).status();
+    if !may_mount.is_ok_and(|status| status.success()) {
+        return skip(Requirement::Namespaces, "mounts need root");
+    }
+    paths::wait_for_turn();
+    let work = work();
+    let script = format!(
+        "mkdir full; mount -t tmpfs -o size=200k tmpfs full; {} run -n 2 --spares 0 --output \
+         full/out.txt -- {} 2000; status=$?; ls full/out.txt.workers; exit $status",
+        paths::product("understudy").display(),
+        paths::test_program("chatter").display()
+    );
+    let mut shell = Command::new("unshare");
+    shell.args(["--mount", "sh", "-c", &script]);
+    shell.env("TMPDIR", work.path()).current_dir(work.path());
+    let ran = shell.output().expect("there is a shell");
+    let errors = String::from_utf8_lossy(&ran.stderr);
+    assert_eq!(ran.status.code(), Some(74), "{errors}");
+    assert!(errors.contains("[output-file-not-written]"), "{errors}");
+    assert_eq!(
+        String::from_utf8_lossy(&ran.stdout),
+        "w00000\nw00001\n",
+        "{errors}"
+    );
 }

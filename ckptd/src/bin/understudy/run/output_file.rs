@@ -4,8 +4,8 @@
 //! its length at the checkpoint. This file consists of pieces of those files: each byte of each
 //! worker once, in the worker's order. Pieces are whole lines while the job runs.
 //!
-//! If a file of a worker was cut or replaced, the pieces are collected once more from the
-//! beginning. At the end, checksums show whether a file has changed unnoticed.
+//! The pieces are collected once more from the beginning if a file of a worker was cut or replaced.
+//! At the end, checksums show whether a file has changed unnoticed.
 
 use super::failures::{cannot, usage};
 use crate::outcome::Failure;
@@ -147,7 +147,7 @@ impl OutputFile {
 
     /// Collects new output of these workers.
     ///
-    /// If a file was cut or replaced, the output of all workers is collected again.
+    /// Begins again with all workers if a file was cut or replaced.
     fn collect(&mut self, workers: &[u32], part: Part) -> io::Result<()> {
         let mut files = Vec::new();
         for &worker in workers {

@@ -86,7 +86,7 @@ fn the_loop_of_the_time_limits_page_runs_a_job_in_pieces() {
     let script = page_scripts::below(TIME_LIMITS, "## Without requeue").remove(0);
     let (work, commands) = (work(), Commands::new());
     let program = paths::test_program("chatter");
-    page_scripts::stand_in(&work.path().join("solver"), &program, &CHATTER);
+    page_scripts::substitute(&work.path().join("solver"), &program, &CHATTER);
     let mut command = Command::new("env");
     command.current_dir(work.path()).env("TMPDIR", work.path());
     command.env("PATH", commands.path()).env("LIMIT", "6s");
