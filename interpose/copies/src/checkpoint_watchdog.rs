@@ -36,6 +36,8 @@ const MAX_DOUBLINGS: u32 = 4;
 ///
 /// With short intervals, any delay of a machine would be reported otherwise.
 const MIN_REPORT_TIME: Duration = Duration::from_secs(2);
+/// Delay of a poll that shows that this process was stopped.
+const MIN_STOP: Duration = Duration::from_secs(2);
 /// Shortest and longest time between two polls of the clock.
 const POLL_INTERVALS: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(2));
 
@@ -175,7 +177,9 @@ fn watch() {
         let Some(phase) = now.unwrap_or_else(PoisonError::into_inner).clone() else {
             continue;
         };
-        std::thread::sleep((phase.interval / 2).clamp(POLL_INTERVALS.0, POLL_INTERVALS.1));
+        if omit_stop((phase.interval / 2).clamp(POLL_INTERVALS.0, POLL_INTERVALS.1)) {
+            continue;
+        }
         request_if_due();
         if reported
             .as_ref()
@@ -204,6 +208,20 @@ fn watch() {
             reported = Some((phase.began, right));
         }
     }
+}
+
+/// Sleeps for a time; begins the phase anew if this process was stopped meanwhile.
+///
+/// The program could make no call while it was stopped, with its host for example. Returns true if
+/// it was stopped.
+fn omit_stop(pause: Duration) -> bool {
+    let began = Instant::now();
+    std::thread::sleep(pause);
+    let was_stopped = began.elapsed() >= pause + MIN_STOP;
+    if was_stopped && let Some(phase) = &mut *phase() {
+        phase.began = Instant::now();
+    }
+    was_stopped
 }
 
 /// Requests a cut at any call if it is time.

@@ -82,6 +82,12 @@ fn assert_waited_for(launcher: Launcher, stalls: &[Stall], kill: Option<Kill>, r
                 outcome.wall >= seconds(stall.time()),
                 "the job has ended before the stall",
             );
+            // Workers that were stopped themselves are not to blame.
+            let is_blamed = |line: &&str| line.contains("n2)") && line.contains("[no-checkpoint]");
+            outcome.check(
+                !matches!(stall, Stall::Host { .. }) || !outcome.own_lines().iter().any(is_blamed),
+                "a stopped worker is blamed for the missing checkpoint",
+            );
             // The leader tells what it waits for, unless its own manager is stopped.
             if !matches!(stall, Stall::Manager(0, _)) {
                 outcome.assert_line(&["[host-silent]"]);
