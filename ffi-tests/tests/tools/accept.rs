@@ -27,7 +27,7 @@ fn accepted(prepare: impl FnOnce(&Hosts)) -> Option<String> {
     paths::wait_for_turn();
     let hosts = Hosts::new(&[0, 3, 3]).expect("hosts are possible");
     prepare(&hosts);
-    let slurm = Slurm::on(&hosts);
+    let slurm = Slurm::on(&hosts, &[]);
     let work = hosts.directory().join("work");
     std::fs::create_dir(&work).expect("the directory is writable");
     let variables = [("OMPI_MCA_mpi_yield_when_idle", "1")];
