@@ -19,6 +19,9 @@ fn seconds(seconds: f64) -> Duration {
     Duration::from_secs_f64(seconds)
 }
 
+/// Seconds for which a first host's manager may be stopped without a report.
+const LONGEST_UNREPORTED: f64 = 20.0;
+
 /// A program of which no rank may run twice.
 fn diaries() -> TestProgram {
     TestProgram {
@@ -82,17 +85,23 @@ fn assert_waited_for(launcher: Launcher, stalls: &[Stall], kill: Option<Kill>, r
                 outcome.wall >= seconds(stall.time()),
                 "the job has ended before the stall",
             );
-            // Workers that were stopped themselves are not to blame.
+            // Workers that were stopped themselves are not to blame, unless they run on without
+            // their network.
+            let was_stopped =
+                matches!(stall, Stall::Host { frozen, cut_off } if cut_off - frozen < 1.0);
             let is_blamed = |line: &&str| line.contains("n2)") && line.contains("[no-checkpoint]");
             outcome.check(
-                !matches!(stall, Stall::Host { .. }) || !outcome.own_lines().iter().any(is_blamed),
+                !was_stopped || !outcome.own_lines().iter().any(is_blamed),
                 "a stopped worker is blamed for the missing checkpoint",
             );
-            // The leader tells what it waits for, unless its own manager is stopped.
-            if !matches!(stall, Stall::Manager(0, _)) {
-                outcome.assert_line(&["[host-silent]"]);
-                outcome.assert_line(&["[host-answers]"]);
-            }
+            // The leader tells what it waits for; of its own manager, the guardians do.
+            let (silent, answers) = match stall {
+                Stall::Manager(0, ..LONGEST_UNREPORTED) => return,
+                Stall::Manager(0, _) => ("[manager-silent]", "[manager-answers]"),
+                _ => ("[host-silent]", "[host-answers]"),
+            };
+            outcome.assert_line(&[silent]);
+            outcome.assert_line(&[answers]);
         });
     }
     verdicts.assert_all_good();
