@@ -133,7 +133,8 @@ impl Hosts {
         command
     }
 
-    pub(crate) fn agent(&self) -> PathBuf {
+    /// Path of a command that starts a command on a host, as ssh does.
+    pub fn agent(&self) -> PathBuf {
         self.directory.path().join("agent")
     }
 

@@ -1,4 +1,4 @@
-//! Scripts of the pages "On a cluster" and "Time limits", as they are printed there.
+//! Scripts of the pages "On a cluster", "Time limits" and "Networks", as they are printed there.
 //!
 //! `./solver` stands for an example program, and `module` has no effect.
 
@@ -13,6 +13,7 @@ use std::process::{Command, Output};
 
 const CLUSTER: &str = "docs/run/batch.md";
 const TIME_LIMITS: &str = "docs/run/time-limits.md";
+const NETWORKS: &str = "docs/run/networks.md";
 /// Hosts of the scripts: three nodes with two tasks each, and the controller's host.
 const HOSTS: [u32; 4] = [0, 2, 2, 2];
 /// Command that ends the granted time after ten seconds.
@@ -99,6 +100,52 @@ fn the_loop_of_the_time_limits_page_runs_a_job_in_pieces() {
     let output = std::fs::read(work.path().join("out.txt")).unwrap_or_default();
     let undisturbed = native(chatter());
     assert!(sorted(&output) == sorted(&undisturbed.stdout), "{errors}");
+}
+
+/// Both choices are TCP here, and have equal output.
+#[test]
+#[ignore = "a variant: make test-all"]
+fn the_script_of_the_networks_page_compares_both_choices() {
+    if !Hosts::are_possible() {
+        return;
+    }
+    let script = page_scripts::below(NETWORKS, "## What TCP costs").remove(0);
+    let (work, commands) = (work(), Commands::new());
+    let hosts = Hosts::new(&[2, 2, 2]).expect("there can be hosts");
+    let line = |host| format!("{} slots=2\n", hosts.name(host));
+    std::fs::write(
+        work.path().join("hosts"),
+        (0..3).map(line).collect::<String>(),
+    )
+    .expect("the directory is writable");
+    // `understudy run` starts processes on other hosts by `ssh -x HOST COMMAND`.
+    commands.add(
+        "ssh",
+        &format!("shift\nexec {} \"$@\"", hosts.agent().display()),
+    );
+    let program = paths::test_program("chatter");
+    page_scripts::substitute(&work.path().join("solver"), &program, &["200", "1000"]);
+    let mut command = hosts.enter_at(work.path());
+    command.env("PATH", commands.path());
+    command
+        .env("OMPI_MCA_btl", "self,sm,tcp")
+        .env("OMPI_MCA_mpi_yield_when_idle", "1");
+    let ran = run(&script, &mut command);
+    let errors = String::from_utf8_lossy(&ran.stderr);
+    let undisturbed = native(Job::new(program, &["200", "1000"]));
+    for fabric in ["tcp", "native"] {
+        let output = std::fs::read(work.path().join(format!("output-{fabric}")));
+        let output = output.unwrap_or_default();
+        assert!(
+            sorted(&output) == sorted(&undisturbed.stdout),
+            "{fabric}:\n{errors}"
+        );
+    }
+    let times = String::from_utf8_lossy(&ran.stdout);
+    assert!(
+        times.contains("tcp: ") && times.contains("native: "),
+        "{times}{errors}"
+    );
 }
 
 fn sorted(output: &[u8]) -> Vec<&[u8]> {
