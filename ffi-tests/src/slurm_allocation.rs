@@ -150,7 +150,7 @@ impl SlurmCommands {
 }
 
 impl Slurm {
-    pub(crate) fn commands(&self) -> SlurmCommands {
+    pub fn commands(&self) -> SlurmCommands {
         let configuration = self.configuration();
         SlurmCommands { configuration }
     }

@@ -82,6 +82,37 @@ fn a_native_network_without_wrong_bytes_is_accepted() {
     }
 }
 
+/// The acceptance runs on a login node, for programs of MPICH that `srun` starts.
+#[test]
+#[ignore = "a variant: make test-all"]
+fn a_login_node_and_srun_do_for_an_acceptance() {
+    if !Slurm::is_there() || !Hosts::are_possible() {
+        return;
+    }
+    paths::wait_for_turn();
+    let hosts = Hosts::new(&[0, 4, 4]).expect("hosts are possible");
+    let slurm = Slurm::on(&hosts);
+    let work = hosts.directory().join("work");
+    std::fs::create_dir(&work).expect("the directory is writable");
+    let (place, mpicc) = (work.to_string_lossy(), paths::mpich().join("mpicc"));
+    let words = ["env", "-C", &place, "salloc", "--quiet", "--nodes=2"];
+    let accept = ["--ntasks-per-node=4", "understudy", "accept", "--mpicc"];
+    let srun = "srun --mpi=pmi2 --overlap --nodes=1";
+    let options = [&mpicc.to_string_lossy(), "--mpirun", srun];
+    let words = [&words[..], &accept, &options].concat();
+    let mut command = slurm.commands().command(&hosts, &words);
+    // The hosts are one machine for UCX.
+    command.env("UCX_TLS", "tcp,self");
+    command.env("UCX_TCP_BRIDGE_ENABLE", "y");
+    let output = command.output().expect("the command can be executed");
+    let [report, errors] = [output.stdout, output.stderr];
+    let report = String::from_utf8_lossy(&report);
+    let errors = String::from_utf8_lossy(&errors);
+    println!("{report}\n{errors}");
+    assert!(output.status.success(), "{report}\n{errors}");
+    assert!(report.contains("(MPICH "), "{report}");
+}
+
 /// Library that gives a worker other bytes after another process has replaced it.
 ///
 /// The bytes are wrong as if a checkpoint had missed a modified page.
@@ -133,7 +164,17 @@ fn wrong_bytes_after_a_failure_are_found() {
         row.len() == 1 && row[0].starts_with("WRONG ") && row[0].contains("differs from the run"),
         "{report}"
     );
-    assert!(report.contains("NOT accepted:"), "{report}");
+    let (_, kept) = report
+        .split_once("messages of the jobs are in ")
+        .expect("the directory is kept");
+    let kept = Path::new(
+        kept.lines()
+            .next()
+            .unwrap_or_default()
+            .trim_end_matches('.'),
+    );
+    let messages = std::fs::read_to_string(kept.join("job-2/messages")).expect("kept");
+    assert!(messages.contains("[recovered]"), "{messages}");
     assert!(
         !report.contains("Lines for /etc/understudy.conf"),
         "{report}"

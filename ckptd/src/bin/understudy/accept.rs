@@ -85,10 +85,18 @@ impl Arguments {
         let title = format!("Jobs of {}", placement.described());
         let jobs = AcceptanceSection { title, rows: jobs };
         let sections = vec![acceptance_report::parts_section(&parts), jobs];
+        let (verdict, mut conclusion) = acceptance_report::conclusion(&sections);
+        if verdict == RowVerdict::Wrong {
+            let kept = directory.keep();
+            conclusion += &format!(
+                " Output and messages of the jobs are in {}.",
+                kept.display()
+            );
+        }
         self.publish(&Acceptance {
             subject: acceptance_report::subject(&mpi),
-            conclusion: acceptance_report::conclusion(&sections),
-            verdict: Acceptance::worst(&sections),
+            conclusion,
+            verdict,
             sections,
             site_lines,
         })

@@ -97,11 +97,12 @@ pub fn site_lines(jobs: &[AcceptanceRow], network: &str, mpi: &str) -> Vec<Strin
     vec![accepted, setting]
 }
 
-/// Returns the result in a sentence.
-pub fn conclusion(sections: &[AcceptanceSection]) -> String {
+/// Returns the result, and the result in a sentence.
+pub fn conclusion(sections: &[AcceptanceSection]) -> (RowVerdict, String) {
     let rows = || sections.iter().flat_map(|section| &section.rows);
     let with = |verdict| rows().filter(|row| row.verdict == verdict).count();
-    match Acceptance::worst(sections) {
+    let worst = Acceptance::worst(sections);
+    let sentence = match worst {
         RowVerdict::Right | RowVerdict::Noted => {
             "Accepted: every byte was right after all failures.".into()
         }
@@ -113,7 +114,8 @@ pub fn conclusion(sections: &[AcceptanceSection]) -> String {
             "NOT accepted: {} wrong.",
             count(with(RowVerdict::Wrong), "row is", "rows are")
         ),
-    }
+    };
+    (worst, sentence)
 }
 
 /// Returns the report as text.
@@ -173,7 +175,7 @@ mod tests {
         let of = |verdicts: &[RowVerdict]| {
             let rows = verdicts.iter().map(|&it| row("a", it)).collect();
             let title = String::new();
-            conclusion(&[AcceptanceSection { title, rows }])
+            conclusion(&[AcceptanceSection { title, rows }]).1
         };
         use RowVerdict::{NotTried, Noted, Right, Wrong};
         assert!(of(&[Right, Noted]).starts_with("Accepted"));
