@@ -20,7 +20,10 @@ pub fn run(
         .args(arguments)
         .stdin(Stdio::null())
         .env_remove("LD_PRELOAD");
+    // Open MPI 5 without mpirun leaves its memory in the directory.
+    let memory = tempfile::tempdir().expect("there is room for temporary files");
     command
+        .env("OMPI_MCA_btl_sm_backing_directory", memory.path())
         .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
         .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
     if is_preloaded {
