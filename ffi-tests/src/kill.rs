@@ -17,6 +17,14 @@ pub enum Trigger {
     Started { rank: u32 },
     /// Standard output has this number of lines or more.
     Lines(usize),
+    /// Standard output has this number of lines or more, after this rank has resumed.
+    ///
+    /// The rank has resumed after this recovery or a later one.
+    LinesAfterResume {
+        lines: usize,
+        rank: u32,
+        recovery: u32,
+    },
     /// This rank has captured its state for this checkpoint or a later one.
     Capture { rank: u32, epoch: u64 },
     /// This rank has committed this checkpoint or a later one.
@@ -91,6 +99,14 @@ impl Trigger {
                 has_event(events, rank, |kind| matches!(kind, Kind::Start { .. }))
             }
             Trigger::Lines(count) => count_lines(stdout) >= count,
+            Trigger::LinesAfterResume {
+                lines,
+                rank,
+                recovery,
+            } => {
+                count_lines(stdout) >= lines
+                    && Trigger::Resume { rank, recovery }.is_reached(stdout, events)
+            }
             Trigger::Capture { rank, epoch } => has_event(
                 events,
                 rank,

@@ -147,8 +147,6 @@ const PAIRS: [Pair; 16] = [
 ];
 
 /// A program with arguments for about a hundred lines of output.
-///
-/// Kills are some lines apart, which take longer than a recovery.
 struct Program {
     name: &'static str,
     is_example: bool,
@@ -237,15 +235,21 @@ fn survives(pair: &Pair, program: &Program, kills: u32, random: &mut Random) {
     }
     // A spare at the front of the queue replaces the next killed worker.
     let mut processes: Vec<u32> = (0..WORKERS).collect();
-    let mut victims = Vec::new();
+    let (mut victims, mut survivor) = (Vec::new(), None);
     let distance = LINES * 9 / 10 / kills as usize;
     for kill in 0..kills {
         let worker = random.below(u64::from(WORKERS)) as u32;
         let line = 1 + kill as usize * distance + random.below(distance as u64 / 2) as usize;
         let delay = Duration::from_micros(random.below(3000));
+        let at = survivor.map_or(Trigger::Lines(line), |rank| Trigger::LinesAfterResume {
+            lines: line,
+            rank,
+            recovery: kill,
+        });
         let process = &mut processes[worker as usize];
-        job = job.kill(Kill::at(*process, Trigger::Lines(line)).after(delay));
+        job = job.kill(Kill::at(*process, at).after(delay));
         *process = WORKERS + kill;
+        survivor = Some(processes[1 - worker as usize]);
         victims.push(worker);
     }
     let outcome = job.spares(kills).run();
