@@ -6,6 +6,7 @@ use ffi_tests::native_runs::native;
 use ffi_tests::programs::{self, TestProgram};
 use ffi_tests::{Job, Launcher, Outcome, Trigger, paths, processes};
 use rustix::process::Signal;
+use std::time::Duration;
 
 /// Two workers on each of two hosts, and the spare on the second.
 const SLOTS: [u32; 2] = [2, 3];
@@ -80,4 +81,20 @@ fn a_host_is_replaced_on_request() {
     assert_good(&outcome, &case, &REMOTE);
     outcome.assert_line(&["n2 are killed", "[host-replacement-requested]"]);
     outcome.assert_line(&["n2 is lost", "[host-lost]"]);
+}
+
+/// The manager of the first host contains the leader, which no other host replaces.
+#[test]
+#[ignore = "a variant: make test-all"]
+fn a_stopped_manager_of_the_first_host_ends_the_job() {
+    if !Hosts::are_possible() {
+        return;
+    }
+    let job = job(&programs::short_heat2d()).env("UNDERSTUDY_NODE_TIMEOUT", "5s");
+    let stop = |hosts: &Hosts| hosts.stall_manager(0, Duration::from_secs(600));
+    let outcome = job.disturb_hosts(Trigger::Lines(15), stop).run();
+    outcome.assert_line(&["the job ends after 5 s", "[manager-silent]"]);
+    let has_failed = outcome.status.is_some_and(|status| !status.success());
+    outcome.check(has_failed, "the job hangs, or has ended with status 0");
+    outcome.assert_line(&["[manager-gone]"]);
 }
