@@ -150,6 +150,7 @@ impl SlurmCommands {
 }
 
 impl Slurm {
+    /// Commands of this Slurm.
     pub fn commands(&self) -> SlurmCommands {
         let configuration = self.configuration();
         SlurmCommands { configuration }
