@@ -149,6 +149,7 @@ impl GuardianProcess {
         if let Err(error) = &opened {
             print_message(message::worker_output_not_opened(path.display(), error));
         }
+        let opened = opened.map_err(|_| io::Error::other("its standard output cannot be opened"));
         opened.map(Stdio::from)
     }
 
