@@ -21,7 +21,7 @@ use super::unprotected::run_unprotected;
 use crate::Error;
 use crate::fence_tie::FenceTie;
 use crate::output::is_lost;
-use crate::print_message::print_message;
+use crate::print_message::{limit_print_time, print_message};
 use crate::request_signals::{RequestSignals, SignalMeaning};
 use crate::spawn_thread::spawn_thread;
 use parking_lot::{Mutex, MutexGuard};
@@ -112,6 +112,7 @@ pub struct GuardianProcess {
 /// Errors of the environment and of system calls.
 pub fn run(program: Program, settings: Result<(), String>) -> Result<i32, Error> {
     let mut position = LauncherPosition::from_environment()?;
+    limit_print_time();
     // Without this signal the guardian would outlive a launcher that was killed.
     set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(|errno| Error::system("prctl")(errno.into()))?;

@@ -11,7 +11,7 @@ use crate::leader::{Hub, JobLeader, NodeChange, OWN_NODE};
 use crate::messages::{
     LeaderToStarter, ManagerDuty, Messages, Order, StarterToLeader, write_message,
 };
-use crate::print_message::print_message;
+use crate::print_message::{limit_print_time, print_message};
 use crate::spawn_thread::spawn_thread;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::iterator::Signals;
@@ -38,6 +38,7 @@ const LAST_MESSAGES_TIMEOUT: Duration = Duration::from_secs(1);
 /// Fails if the poller, a pipe or a socket cannot be used, or if the leader cannot be reached.
 pub fn manage(listener: LineListener, directory: &Path, has_duty: bool) -> Result<i32, Error> {
     maximise_descriptor_limit();
+    limit_print_time();
     remove_fence(directory).map_err(Error::system("the fence of an earlier job"))?;
     let config = read_settings();
     let limits = GuardianLimits::new(config.node_timeout);
