@@ -91,7 +91,7 @@ fn a_login_node_and_srun_do_for_an_acceptance() {
     }
     paths::wait_for_turn();
     let hosts = Hosts::new(&[0, 4, 4]).expect("hosts are possible");
-    let slurm = Slurm::on(&hosts);
+    let slurm = Slurm::on(&hosts, &[]);
     let work = hosts.directory().join("work");
     std::fs::create_dir(&work).expect("the directory is writable");
     let (place, mpicc) = (work.to_string_lossy(), paths::mpich().join("mpicc"));
