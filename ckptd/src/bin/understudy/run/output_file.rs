@@ -242,3 +242,38 @@ fn refusal(path: &Path, error: &io::Error) -> String {
         path.display()
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Writes the output of a worker to its file.
+    fn write_output(output: &OutputFile, worker: u32, text: &str) {
+        std::fs::write(output.workers.file(Worker(worker)), text).expect("writable");
+    }
+
+    #[test]
+    fn the_file_equals_cut_and_changed_output() {
+        let work = tempfile::tempdir().expect("there is room");
+        let path = work.path().join("out.txt");
+        std::fs::write(&path, "an earlier job\n").expect("writable");
+        let mut output = OutputFile::create(&path, 2).expect("writable");
+        let text = || std::fs::read_to_string(&path).expect("text");
+        output.poll();
+        assert_eq!(text(), "an earlier job\n", "no worker has begun");
+        write_output(&output, 0, "a1\na2\npart");
+        output.poll();
+        assert_eq!(text(), "a1\na2\n", "whole lines");
+        write_output(&output, 1, "b1\n");
+        output.poll();
+        assert_eq!(text(), "a1\na2\nb1\n");
+        write_output(&output, 0, "a1\n");
+        output.poll();
+        assert_eq!(text(), "a1\nb1\n", "worker 0 went back");
+        // Between two polls, worker 0 goes back and prints as many bytes of another text.
+        write_output(&output, 0, "c1\nc2");
+        assert_eq!(output.finish(true), None);
+        assert_eq!(text(), "c1\nc2b1\n");
+        assert!(!work.path().join("out.txt.workers").exists());
+    }
+}
