@@ -285,7 +285,16 @@ static void get(int *in)
     MPI_Win_fence(0, window);
 }
 
-/* Persistent requests have one buffer, which is read a step later. */
+/* A buffer that is read a step later, before the next message overwrites it. */
+static void copied_receive(int *in)
+{
+    static int buffer[INTS];
+    if (step > 0)
+        memcpy(in, buffer, PLACE);
+    receive(buffer);
+}
+
+/* Persistent requests have such a buffer, too. */
 static void copied_persistent(int *in)
 {
     static int buffer[INTS];
@@ -355,6 +364,7 @@ static const struct kind {
     {"MPI_Neighbor_allgather", neighbours, is_from_neighbours},
     {"MPI_Neighbor_alltoallw", neighbours_w, is_from_neighbours},
     {"MPI_Get", get, is_from_left},
+    {"a buffer that is used again", copied_receive, is_from_last_step},
     {"MPI_Recv_init", copied_persistent, is_from_last_step},
     {"MPI_Neighbor_alltoallw_init", copied_collective, is_from_last_step},
     {"MPI_Precv_init", copied_partitions, is_from_last_step},
