@@ -2,7 +2,7 @@
 
 use crate::job_directory::directory_of;
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use understudy_formats::private_directories::PrivateDirectory;
 use understudy_wire::line::{
     Hello, Line, LineSocket, ProcessActivity, ReplaceAnswer, ReplaceTarget,
@@ -10,7 +10,7 @@ use understudy_wire::line::{
 
 /// Time limit for the answer of a manager, which may have to ask the leader.
 const MANAGER_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time limit for the answer of a guardian.
+/// Time limit for the answers of all guardians.
 const GUARDIAN_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Requests the replacement of a rank or host; returns the name of the host.
@@ -49,13 +49,16 @@ pub fn activities(job: &str) -> io::Result<JobActivities> {
     let names = directory.names().into_iter();
     let guardians = names.filter_map(|name| LineSocket::guardian_of(name.to_str()?));
     let mut found = JobActivities::default();
-    let ask = |guardian| -> io::Result<Option<Vec<ProcessActivity>>> {
-        let line = Line::connect(&path, LineSocket::Guardian(guardian))?;
-        line.send(&Hello::ReadActivities)?;
-        line.receive(GUARDIAN_TIMEOUT)
+    let ask = |guardian| {
+        let line = Line::connect(&path, LineSocket::Guardian(guardian)).ok()?;
+        line.send(&Hello::ReadActivities).ok()?;
+        Some((guardian, line))
     };
-    for guardian in guardians {
-        match ask(guardian) {
+    let asked: Vec<_> = guardians.filter_map(ask).collect();
+    let deadline = Instant::now() + GUARDIAN_TIMEOUT;
+    for (guardian, line) in asked {
+        let left = deadline.saturating_duration_since(Instant::now());
+        match line.receive::<Vec<ProcessActivity>>(left) {
             Ok(Some(ranks)) => found.ranks.extend(ranks),
             // The guardian has exited.
             Err(_) => {}

@@ -18,22 +18,21 @@ unsafe extern "C" {
 /// with jumps to its own code. UCX's code would make the system calls without the instructions in
 /// libc that the preload library has patched. UCX's libraries read these variables as soon as they
 /// are loaded.
-const NO_MEMORY_HOOKS: [(&CStr, &CStr); 3] = [
+///
+/// libfabric's registration cache watches only the memory functions of the MPI side as well. A
+/// buffer that the program unmaps would stay registered, and a checkpoint would miss what the
+/// network writes to that memory.
+const NO_MEMORY_HOOKS: [(&CStr, &CStr); 4] = [
     (c"UCX_MEM_MMAP_HOOK_MODE", c"none"),
     (c"UCX_MEM_MALLOC_HOOKS", c"n"),
     (c"UCX_MEM_EVENTS", c"n"),
+    (c"FI_MR_CACHE_MONITOR", c"disabled"),
 ];
 
-/// Variables that are set unless the user has set them.
+/// Variable that is set unless the user has set it.
 ///
-/// libfabric's registration cache watches only the memory functions of the MPI side. A buffer that
-/// the program unmaps would stay registered, and a checkpoint would miss what the network writes
-/// to that memory.
-const DEFAULTS: [(&CStr, &CStr); 2] = [
-    (c"FI_MR_CACHE_MONITOR", c"disabled"),
-    // By default UCX reports a lost connection on standard output, among the program's output.
-    (c"UCX_LOG_FILE", c"stderr"),
-];
+/// By default UCX reports a lost connection on standard output, among the program's output.
+const DEFAULT: (&CStr, &CStr) = (c"UCX_LOG_FILE", c"stderr");
 
 /// Prepares this namespace's libc, whose mmap is already patched.
 ///
@@ -53,9 +52,8 @@ pub unsafe extern "C" fn understudy_shim_start(start: *const ShimStart) -> c_int
         for (name, value) in NO_MEMORY_HOOKS {
             setenv(name.as_ptr(), value.as_ptr(), 1);
         }
-        for (name, value) in DEFAULTS {
-            setenv(name.as_ptr(), value.as_ptr(), 0);
-        }
+        let (name, value) = DEFAULT;
+        setenv(name.as_ptr(), value.as_ptr(), 0);
         // Lower keys belong to other namespaces (`RUNTIME_FIRST_KEY`). This libc assigns keys in
         // ascending order, so the lower ones are created here and never used.
         let mut key = 0;

@@ -6,8 +6,10 @@ use super::passed_signals::{self, PassedSignals};
 use crate::fence_tie::{FenceTie, TiedProcesses};
 use crate::tied_child::or_end;
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use rustix::io::Errno;
 use rustix::process::{
     Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open, pidfd_send_signal,
+    test_kill_process,
 };
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -257,9 +259,11 @@ impl GuardedProcess {
         }
         self.receive();
         let registered = self.registrations.iter().map(|it| it.call.pid);
-        registered
+        // The number of an earlier process may belong to another process by now.
+        let ended = registered
             .chain([self.child.id()])
-            .for_each(remove_segments_of);
+            .filter(|pid| !exists(*pid));
+        ended.for_each(remove_segments_of);
         self.ending = Some(self.end_report(status));
         // A pidfd that is still polled would be ready at every wait.
         let _ = self.pidfd.set_interest(Interest::NONE);
@@ -363,4 +367,9 @@ impl GuardedProcess {
             descriptors.into_iter().map(OwnedFd::as_fd).collect(),
         )
     }
+}
+/// True if a process has this number now.
+fn exists(process: u32) -> bool {
+    let pid = Pid::from_raw(process as i32);
+    pid.is_some_and(|pid| test_kill_process(pid) != Err(Errno::SRCH))
 }

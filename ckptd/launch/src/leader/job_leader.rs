@@ -258,6 +258,8 @@ impl JobLeader {
                 self.handle_event(Event::LibraryAborted(number, generation))
             }
             Report::GuardianSilence { rank, pid, silence } => {
+                // The guardian may not have reported to a new manager.
+                self.guardians.entry(rank).or_insert(node);
                 self.record_guardian_silence((rank, pid), silence)
             }
             Report::ReplacementRequested { id, target } => {

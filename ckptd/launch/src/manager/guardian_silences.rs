@@ -74,9 +74,10 @@ impl GuardianSilences {
         self.guardians.remove(&rank);
     }
 
-    /// Kills a guardian.
+    /// Kills a guardian that has not answered since the leader has decided so.
     pub fn kill(&self, rank: Guardian) {
-        if let Some(guardian) = self.guardians.get(&rank) {
+        let is_silent = |it: &&AwaitedGuardian| it.silence.is_lost() && !it.has_message;
+        if let Some(guardian) = self.guardians.get(&rank).filter(is_silent) {
             // The guardian may have died; the end of its connection is noticed.
             let _ = pidfd_send_signal(&guardian.process, Signal::KILL);
         }

@@ -67,8 +67,13 @@ impl NodeState {
     }
 
     /// Executes an order of the leader.
+    ///
+    /// A new manager does not serve the processes of an earlier one before the leader has decided;
+    /// a guardian that does not report to it may be killed before.
     pub fn execute(&mut self, order: Order) {
-        self.takeover.lead();
+        if !matches!(order, Order::Job(JobOrder::KillGuardian { .. })) {
+            self.takeover.lead();
+        }
         match order {
             Order::Job(order) => self.execute_job_order(order),
             Order::Servers(order) => self.execute_server_order(order),

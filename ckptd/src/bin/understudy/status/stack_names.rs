@@ -5,10 +5,14 @@ use object::read::elf::ElfFile64;
 use object::{Endianness, Object, ObjectSymbol, SymbolKind};
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
 use understudy_launch::StackFrame;
 
 /// Limit of files whose symbols are read.
 const MAX_FILE_BYTES: u64 = 1 << 30;
+
+/// Time limit for the content of a file.
+const READ_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Contents of the files on the stacks; empty for files that cannot be read.
 #[derive(Default)]
@@ -20,12 +24,8 @@ impl StackNames {
     /// Returns `function (file+offset)`, or `file+offset` if the function is unknown.
     pub fn name(&mut self, frame: &StackFrame) -> String {
         let path = &frame.path;
-        let bytes = self.files.entry(path.clone()).or_insert_with(|| {
-            let is_readable = |length| length <= MAX_FILE_BYTES;
-            let length = std::fs::metadata(path).map(|file| file.len());
-            let bytes = length.is_ok_and(is_readable).then(|| std::fs::read(path));
-            bytes.and_then(Result::ok).unwrap_or_default()
-        });
+        let read = || read_in_time(path.clone()).unwrap_or_default();
+        let bytes = self.files.entry(path.clone()).or_insert_with(read);
         let file = Path::new(path).file_name().unwrap_or_default().display();
         let place = format!("{file}+{:#x}", frame.offset);
         // A return address may follow the last instruction of a function.
@@ -34,6 +34,17 @@ impl StackNames {
             None => place,
         }
     }
+}
+
+/// Reads a file, which may be on a file system that does not answer.
+fn read_in_time(path: String) -> Option<Vec<u8>> {
+    let (sender, content) = std::sync::mpsc::sync_channel(1);
+    std::thread::spawn(move || {
+        let length = std::fs::metadata(&path).map(|file| file.len());
+        let is_readable = length.is_ok_and(|length| length <= MAX_FILE_BYTES);
+        let _ = sender.send(is_readable.then(|| std::fs::read(&path)));
+    });
+    content.recv_timeout(READ_TIMEOUT).ok()??.ok()
 }
 
 /// Returns the name of the function that contains an address of an ELF file.
