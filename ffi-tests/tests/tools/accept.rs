@@ -95,8 +95,10 @@ fn a_login_node_and_srun_do_for_an_acceptance() {
     let work = hosts.directory().join("work");
     std::fs::create_dir(&work).expect("the directory is writable");
     let (place, mpicc) = (work.to_string_lossy(), paths::mpich().join("mpicc"));
+    let understudy = paths::product("understudy");
     let words = ["env", "-C", &place, "salloc", "--quiet", "--nodes=2"];
-    let accept = ["--ntasks-per-node=4", "understudy", "accept", "--mpicc"];
+    let understudy = &understudy.to_string_lossy();
+    let accept = ["--ntasks-per-node=4", understudy, "accept", "--mpicc"];
     let srun = "srun --mpi=pmi2 --overlap --nodes=1";
     let options = [&mpicc.to_string_lossy(), "--mpirun", srun];
     let words = [&words[..], &accept, &options].concat();
