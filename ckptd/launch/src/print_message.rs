@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
-/// Time for which a process waits until a line is printed, if the time is limited.
+/// Longest time for which a process waits until a line is printed.
 const PRINT_TIMEOUT: Duration = Duration::from_secs(1);
 /// Largest number of lines that wait for a reader of standard error; others are dropped.
 const MAX_WAITING: usize = 256;

@@ -1,4 +1,6 @@
-//! Scripts of the pages "On a cluster", "Time limits" and "Networks", as they are printed there.
+//! Scripts of the pages "On a cluster", "Time limits" and "Networks".
+//!
+//! The scripts run as they are printed there.
 //!
 //! `./solver` stands for an example program, and `module` has no effect.
 

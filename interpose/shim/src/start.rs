@@ -31,7 +31,7 @@ const NO_MEMORY_HOOKS: [(&CStr, &CStr); 4] = [
 
 /// Variable that is set unless the user has set it.
 ///
-/// By default UCX reports a lost connection on standard output, among the program's output.
+/// UCX would report a lost connection on standard output, among the program's output.
 const DEFAULT: (&CStr, &CStr) = (c"UCX_LOG_FILE", c"stderr");
 
 /// Prepares this namespace's libc, whose mmap is already patched.

@@ -258,9 +258,7 @@ impl JobLeader {
                 self.handle_event(Event::LibraryAborted(number, generation))
             }
             Report::GuardianSilence { rank, pid, silence } => {
-                // The guardian may not have reported to a new manager.
-                self.guardians.entry(rank).or_insert(node);
-                self.record_guardian_silence((rank, pid), silence)
+                self.record_guardian_silence(node, (rank, pid), silence)
             }
             Report::ReplacementRequested { id, target } => {
                 let answer = self.replace_on_request(target);

@@ -95,11 +95,15 @@ impl JobLeader {
     }
 
     /// Records that a guardian does not answer its manager, or answers again.
+    ///
+    /// The guardian may not have reported to a new manager yet, so the leader may not know its node.
     pub(super) fn record_guardian_silence(
         &mut self,
+        node: u32,
         guardian: (Guardian, u32),
         silence: GuardianSilence,
     ) {
+        self.guardians.entry(guardian.0).or_insert(node);
         let now = self.began.elapsed();
         let action = self.silent_guardians.record(now, guardian, silence);
         action

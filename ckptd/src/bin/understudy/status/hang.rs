@@ -112,9 +112,9 @@ mod tests {
         assert_eq!(
             text(&activities, |number| number == ProcessNumber(4)),
             "  ranks 0, 2-3       in MPI_Barrier at solver+0x4f2c, no movement for 40 s\n  \
-             \x20                   solver+0x4f2c\n  \
+             \x20                    solver+0x4f2c\n  \
              rank 1             stopped (SIGSTOP), no movement for 40 s\n  \
-             \x20                   solver+0x4f2c\n  \
+             \x20                    solver+0x4f2c\n  \
              guardian 5         does not answer\n"
         );
     }
