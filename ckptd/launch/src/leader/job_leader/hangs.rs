@@ -96,7 +96,7 @@ impl JobLeader {
 
     /// Records that a guardian does not answer its manager, or answers again.
     ///
-    /// The guardian may not have reported to a new manager yet, so the leader may not know its node.
+    /// The leader may not know the node yet, if the guardian has not reported to a new manager.
     pub(super) fn record_guardian_silence(
         &mut self,
         node: u32,
