@@ -61,11 +61,14 @@ impl Copy {
     }
 }
 
+/// Returns the checks of `understudy doctor` with a program.
+///
+/// The program runs for longer than the interval at which its processes are examined.
 fn doctor(program: &Path, search_path: &str) -> String {
     let program = program.to_string_lossy();
     let arguments = [
         &["doctor", "-n", "2", "--seconds", "5", "--", &program][..],
-        &["50", "50", "2000"],
+        &["200", "200", "60000"],
     ];
     let ran = UnderstudyCommand::new(&std::env::temp_dir(), &arguments.concat())
         .env("LD_LIBRARY_PATH", search_path)
