@@ -366,13 +366,18 @@ impl GuardianProcess {
             self.managers
                 .retain_mut(|manager| matches!(manager.try_wait(), Ok(None)));
             let Some((line, manager)) = self.position.reconnect()? else {
-                // The manager removes the job's directory before it makes guardians exit.
+                // The manager removes the job's directory before it makes guardians exit. A job that
+                // ends before this guardian has started a process has failed.
                 let status = self
                     .processes()
                     .iter()
                     .map(GuardedProcess::status)
                     .find(|&status| status != 0);
-                return Ok(Some(status.unwrap_or(0)));
+                let otherwise = match self.has_begun {
+                    true => 0,
+                    false => exit_status::RECOVERY_FAILED,
+                };
+                return Ok(Some(status.unwrap_or(otherwise)));
             };
             self.managers.extend(manager);
             if let Ok(line) = line {
