@@ -366,8 +366,8 @@ impl GuardianProcess {
             self.managers
                 .retain_mut(|manager| matches!(manager.try_wait(), Ok(None)));
             let Some((line, manager)) = self.position.reconnect()? else {
-                // The manager removes the job's directory before it makes guardians exit. A job that
-                // ends before this guardian has started a process has failed.
+                // The manager removes the job's directory before it makes guardians exit. A job
+                // that ends before this guardian has started a process has failed.
                 let status = self
                     .processes()
                     .iter()
