@@ -1,6 +1,7 @@
 //! The page of an acceptance.
 
-use maud::{DOCTYPE, Markup, PreEscaped, html};
+use crate::document::document;
+use maud::{Markup, html};
 
 /// Result of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -66,36 +67,25 @@ impl Acceptance {
 /// Returns the page for an acceptance.
 pub fn acceptance_page(acceptance: &Acceptance) -> String {
     let is_well = acceptance.verdict <= RowVerdict::Noted;
-    let page = html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="color-scheme" content="light dark";
-                title { "Acceptance of understudy: " (acceptance.conclusion) }
-                style { (PreEscaped(include_str!("style.css"))) }
-            }
-            body {
-                header {
-                    h1 { "Acceptance of understudy" }
-                    p.outcome.problem[!is_well] { (acceptance.conclusion) }
-                    p { (acceptance.subject) }
+    let title = format!("Acceptance of understudy: {}", acceptance.conclusion);
+    let body = html! {
+        header {
+            h1 { "Acceptance of understudy" }
+            p.outcome.problem[!is_well] { (acceptance.conclusion) }
+            p { (acceptance.subject) }
+        }
+        main {
+            @for section in &acceptance.sections { (rows(section)) }
+            @if !acceptance.site_lines.is_empty() {
+                section {
+                    h2 { "Lines for /etc/understudy.conf" }
+                    pre { @for line in &acceptance.site_lines { (line) "\n" } }
                 }
-                main {
-                    @for section in &acceptance.sections { (rows(section)) }
-                    @if !acceptance.site_lines.is_empty() {
-                        section {
-                            h2 { "Lines for /etc/understudy.conf" }
-                            pre { @for line in &acceptance.site_lines { (line) "\n" } }
-                        }
-                    }
-                }
-                footer { p { "Made by understudy accept " (env!("CARGO_PKG_VERSION")) "." } }
             }
         }
+        footer { p { "Made by understudy accept " (env!("CARGO_PKG_VERSION")) "." } }
     };
-    page.into_string()
+    document(&title, &body)
 }
 
 fn rows(section: &AcceptanceSection) -> Markup {

@@ -5,6 +5,7 @@ mod advice;
 mod chart;
 mod charts;
 mod clock;
+mod document;
 mod facts;
 mod journals;
 mod replay_row;

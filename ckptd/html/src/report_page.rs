@@ -1,11 +1,12 @@
 //! The page of a report.
 
+use crate::document::document;
 use crate::facts::{self, Facts};
 use crate::segments::{Canvas, draw};
 use crate::survival::survival;
 use crate::timeline::timeline;
 use crate::{advice, charts, clock, journals, story};
-use maud::{DOCTYPE, Markup, PreEscaped, html};
+use maud::{Markup, html};
 use std::time::Duration;
 use understudy_report::{Recovery, Report, count, time};
 use understudy_settings::SETTINGS;
@@ -31,43 +32,31 @@ pub fn report_page(report: &Report, facts: &Facts, mtbf: Duration) -> String {
         let label = format!("recovery {}, stage by stage in each rank", it.number);
         timeline(&rows, &canvases[index + 1], &label)
     };
-    let page = html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="color-scheme" content="light dark";
-                title { (title) }
-                style { (PreEscaped(include_str!("style.css"))) }
-            }
-            body {
-                header {
-                    h1 { (name) }
-                    p.outcome { (story::outcome(report)) }
-                    @for reason in story::refusals(report) { p.problem { (reason) } }
-                    @for problem in &report.problems { p.problem { "Not complete: " (problem) } }
-                    (facts::facts(report, facts))
-                    (facts::failures(report, facts))
-                }
-                main {
-                    (section("What would not have been survived", survival(report, facts)))
-                    (section("Timeline", timeline(&rows, &canvases[0], &label)))
-                    (section("Recoveries", story::recoveries(report, zoomed)))
-                    (section("Checkpoints", charts::checkpoints(&report.checkpoints.points, end)))
-                    (section("Replicas", charts::traffic(facts)))
-                    (section("Set-up log", journals::journals(report, facts)))
-                    (section("Interval", advice::plot(report, mtbf)))
-                    (section("Settings", settings(facts)))
-                }
-                footer {
-                    @for note in &report.notes { p { "Note: " (note) } }
-                    p { "Made by understudy " (env!("CARGO_PKG_VERSION")) " from event files." }
-                }
-            }
+    let body = html! {
+        header {
+            h1 { (name) }
+            p.outcome { (story::outcome(report)) }
+            @for reason in story::refusals(report) { p.problem { (reason) } }
+            @for problem in &report.problems { p.problem { "Not complete: " (problem) } }
+            (facts::facts(report, facts))
+            (facts::failures(report, facts))
+        }
+        main {
+            (section("What would not have been survived", survival(report, facts)))
+            (section("Timeline", timeline(&rows, &canvases[0], &label)))
+            (section("Recoveries", story::recoveries(report, zoomed)))
+            (section("Checkpoints", charts::checkpoints(&report.checkpoints.points, end)))
+            (section("Replicas", charts::traffic(facts)))
+            (section("Set-up log", journals::journals(report, facts)))
+            (section("Interval", advice::plot(report, mtbf)))
+            (section("Settings", settings(facts)))
+        }
+        footer {
+            @for note in &report.notes { p { "Note: " (note) } }
+            p { "Made by understudy " (env!("CARGO_PKG_VERSION")) " from event files." }
         }
     };
-    page.into_string()
+    document(&title, &body)
 }
 
 fn section(title: &str, content: Markup) -> Markup {
