@@ -23,6 +23,12 @@ impl Stat {
             .map(Stat)
     }
 
+    /// Returns the command name: the first 15 bytes of the program's file name.
+    pub fn command_name(&self) -> Option<&str> {
+        let (before, _) = self.0.rsplit_once(')')?;
+        Some(before.split_once('(')?.1)
+    }
+
     /// Returns a field.
     ///
     /// `index` counts the fields after the command name from 0. The line is split at its last

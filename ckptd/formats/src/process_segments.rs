@@ -9,20 +9,26 @@
 use crate::private_directories::{PrivateDirectory, SHARED_MEMORY_DIRECTORY, is_own};
 use std::path::Path;
 
-/// Beginnings of MPICH's names.
-const MPICH_STARTS: [&str; 2] = ["mpich_shm_", "mpich_vci_"];
+/// Beginnings of MPICH's names, also for the memory that the ranks of a node share.
+pub const MPICH_STARTS: [&str; 2] = ["mpich_shm_", "mpich_vci_"];
 
 /// Removes the memory of a process that has ended, or whose MPI library was reset.
 ///
 /// Files of other users are not removed.
 pub fn remove_segments_of(process: u32) {
+    remove_own_segments(|name| process_of(name) == Some(process));
+}
+
+/// Removes files of this user in `/dev/shm` whose names are chosen.
+pub fn remove_own_segments(is_chosen: impl Fn(&str) -> bool) {
     let Ok(directory) = PrivateDirectory::open_any(Path::new(SHARED_MEMORY_DIRECTORY)) else {
         return;
     };
     for name in directory.names() {
-        let is_of_process = name.to_str().and_then(process_of) == Some(process);
         let path = directory.path().join(&name);
-        if is_of_process && path.symlink_metadata().is_ok_and(|it| is_own(&it)) {
+        if name.to_str().is_some_and(&is_chosen)
+            && path.symlink_metadata().is_ok_and(|it| is_own(&it))
+        {
             // Another process may have removed the file meanwhile.
             let _ = directory.remove_all(&name);
         }

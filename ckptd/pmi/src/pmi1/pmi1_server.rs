@@ -11,11 +11,10 @@ use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
-use understudy_formats::private_directories::SHARED_MEMORY_DIRECTORY;
+use understudy_formats::process_segments::{MPICH_STARTS, remove_own_segments};
 use understudy_messages::ChildProgram;
 use understudy_numbers::Rank;
 use understudy_sockets::{Poller, Ready, Registry, Source};
@@ -203,18 +202,7 @@ impl Drop for Pmi1Server {
 /// node, and with `MPIR_CVAR_NOLOCAL` each rank counts as a node.
 pub fn remove_segments(key_space: &str) {
     let starts = segments(key_space);
-    let entries = std::fs::read_dir(SHARED_MEMORY_DIRECTORY);
-    for name in entries
-        .into_iter()
-        .flatten()
-        .flatten()
-        .map(|it| it.file_name())
-    {
-        let text = name.to_string_lossy();
-        if starts.iter().any(|start| text.starts_with(start)) {
-            let _ = std::fs::remove_file(Path::new(SHARED_MEMORY_DIRECTORY).join(&name));
-        }
-    }
+    remove_own_segments(|name| starts.iter().any(|start| name.starts_with(start)));
 }
 
 /// Returns the beginnings of MPICH's names for the memory of a node's ranks.
@@ -223,7 +211,7 @@ pub fn remove_segments(key_space: &str) {
 fn segments(key_space: &str) -> [String; 2] {
     let add = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
     let hash = key_space.bytes().fold(0x811c_9dc5, add);
-    ["mpich_shm", "mpich_vci"].map(|start| format!("{start}_{hash:x}_"))
+    MPICH_STARTS.map(|start| format!("{start}{hash:x}_"))
 }
 
 impl Shared {

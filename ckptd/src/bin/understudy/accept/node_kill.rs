@@ -11,6 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
+use understudy_formats::proc_stat::{self, Stat};
 use understudy_launch::starter::Agent;
 use understudy_node::leftovers_of_job;
 use understudy_report::Live;
@@ -98,17 +99,14 @@ fn processes_of(events: &Path) -> Vec<i32> {
 }
 
 fn entry_of(pid: i32, mark: &[u8]) -> Option<ProcessEntry> {
-    let read = |file: &str| std::fs::read(format!("/proc/{pid}/{file}"));
-    let stat = String::from_utf8_lossy(&read("stat").ok()?).into_owned();
-    let (before, after) = stat.rsplit_once(')')?;
-    let mut fields = after.split_whitespace();
+    let stat = Stat::read(pid as u32)?;
     // A zombie is dead already.
-    let is_dead = fields.next()? == "Z";
-    let environment = read("environ").unwrap_or_default();
+    let is_dead = stat.field(proc_stat::STATE)? == "Z";
+    let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
     let is_marked = environment.split(|byte| *byte == 0).any(|it| it == mark);
     (!is_dead).then_some(ProcessEntry {
-        parent: fields.next()?.parse().ok()?,
-        name: before.split_once('(')?.1.to_owned(),
+        parent: stat.number(proc_stat::PARENT)?,
+        name: stat.command_name()?.to_owned(),
         is_marked,
     })
 }
