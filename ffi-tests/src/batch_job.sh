@@ -3,8 +3,8 @@
 #
 #   batch_job.sh DIRECTORY OPTIONS COMMAND…
 #
-# The job is DIRECTORY/script with the arguments COMMAND…. OPTIONS are those of sbatch, in one word.
-# Standard output and errors of all starts of the job are joined in DIRECTORY/stdout and
+# The job is DIRECTORY/script with the arguments COMMAND…. OPTIONS are those of sbatch, in one
+# word. Standard output and errors of all starts of the job are joined in DIRECTORY/stdout and
 # DIRECTORY/stderr. Slurm delays the next start of a requeued job by two minutes; this script does
 # not wait for that. Exits with 0 if the job has completed.
 directory=$1 options=$2
