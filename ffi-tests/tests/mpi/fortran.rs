@@ -58,7 +58,7 @@ fn what_mpi_answers_to_fortran_2008() {
 
 #[test]
 fn a_worker_of_a_program_of_the_module_dies() {
-    let kills: Vec<_> = variants([(2, 40), (0, 70), (1, 5)], 1).collect();
+    let kills: Vec<_> = variants([(2, 40), (0, 45), (1, 5)], 1).collect();
     survives(HEAT, &kills, with_open_mpi_4);
 }
 

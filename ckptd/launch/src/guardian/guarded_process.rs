@@ -18,6 +18,7 @@ use std::path::Path;
 use std::process::{Child, ExitStatus};
 use std::sync::Arc;
 use std::time::Duration;
+use understudy_catalogue::exit_status;
 use understudy_formats::process_segments::remove_segments_of;
 use understudy_numbers::{ProcessNumber, Worker};
 use understudy_sockets::Source;
@@ -330,14 +331,14 @@ impl GuardedProcess {
         self.is_forgotten && self.ending.is_some() && self.closing.is_some()
     }
 
-    /// Returns the exit status as a shell reports it.
+    /// Returns the exit status, or [`exit_status::RECOVERY_FAILED`] without one.
     ///
-    /// The status of a living process is that of a process killed by SIGKILL.
+    /// A living process has none, nor has a process that a signal has ended: the launcher kills all
+    /// processes, too, if a failure cannot be recovered from.
     pub fn status(&self) -> i32 {
         match self.ending {
             Some(ProcessEnd::Exited { status, .. }) => status,
-            Some(ProcessEnd::Killed { signal, .. }) => 128 + signal,
-            _ => 128 + libc::SIGKILL,
+            _ => exit_status::RECOVERY_FAILED,
         }
     }
 

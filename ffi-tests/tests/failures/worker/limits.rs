@@ -9,7 +9,7 @@ use ffi_tests::programs::heat2d;
 use ffi_tests::{Job, Kill, Outcome, Trigger, Verdicts, paths, variants};
 use std::cell::Cell;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Fails unless the job ended by itself with an error, and reported all `words`.
 #[track_caller]
