@@ -126,6 +126,17 @@ pub fn parse(text: &str) -> Result<Vec<Fault>, String> {
         .collect()
 }
 
+/// Returns `text` without the faults that strike a process; `None` if no other fault is in it.
+///
+/// Such a fault has struck the earlier process of a number, and must not strike the process that
+/// replaces it. Other faults concern all processes alike.
+pub fn without_strikes(text: &str) -> Option<String> {
+    let is_strike = |fault: &str| matches!(parse_fault(fault), Ok(Fault::Strike { .. }));
+    let faults = text.split(';').map(str::trim);
+    let others: Vec<_> = faults.filter(|fault| !is_strike(fault)).collect();
+    (!others.is_empty()).then(|| others.join("; "))
+}
+
 fn parse_fault(text: &str) -> Result<Fault, String> {
     let mut words = text.split_whitespace();
     match words.next() {
@@ -280,6 +291,15 @@ mod tests {
             delay: Duration::ZERO,
             action: Action::Kill,
         }
+    }
+
+    #[test]
+    fn faults_of_all_processes_remain_without_strikes() {
+        let text = "kill rank=2 at=cut.begin; delay-end until=/tmp/done;wait spare=0 at=call:1 \
+                    delay=1s; blind";
+        let others = without_strikes(text).unwrap();
+        assert_eq!(others, "delay-end until=/tmp/done; blind");
+        assert_eq!(without_strikes("kill rank=2 at=cut.begin"), None);
     }
 
     #[test]

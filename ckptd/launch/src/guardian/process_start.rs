@@ -19,11 +19,15 @@ use understudy_formats::private_directories::runtime_variable;
 use understudy_formats::worker_output::WorkerOutput;
 use understudy_numbers::{ProcessNumber, Worker};
 use understudy_pmi::{Identity, adopt, is_of_a_launcher};
+use understudy_settings::fault::without_strikes;
 use understudy_sockets::Source;
 use understudy_wire::io::Interest;
 use understudy_wire::line::{
     FromGuardian, Killer, LAUNCHER_PREFIX, LINE_VARIABLE, PID_NAMESPACE, ProcessEnd,
 };
+
+/// Variable of the faults that a test plants.
+const FAULTS: &str = "UNDERSTUDY_FAULT";
 
 impl GuardianProcess {
     /// Starts a process of the program that does not outlive this guardian.
@@ -74,11 +78,15 @@ impl GuardianProcess {
         let mut command = self.program.command();
         command.env("UNDERSTUDY_SPARES", self.spares.to_string());
         command.env_remove("UNDERSTUDY_ASIDE");
-        if is_restart && number.0 < self.position.size {
-            // The fault has struck the earlier process of this number, and must not strike the
-            // process that replaces it. A number beyond the launcher's ranks has had no earlier
-            // process.
-            command.env_remove("UNDERSTUDY_FAULT");
+        // A number beyond the launcher's ranks has had no earlier process.
+        if is_restart
+            && number.0 < self.position.size
+            && let Ok(faults) = std::env::var(FAULTS)
+        {
+            match without_strikes(&faults) {
+                Some(faults) => command.env(FAULTS, faults),
+                None => command.env_remove(FAULTS),
+            };
         }
         adopt(&mut command, self.identity(number));
         if let Ok(namespace) = rustix::fs::stat("/proc/self/ns/pid") {
