@@ -190,6 +190,10 @@ fn watch() {
         reported = None;
         if phase.lasts(1) {
             let place = CallPlace::now();
+            // The other workers have come or will come to MPI_Finalize, too.
+            if place.procedure == Some(Proc::MPI_Finalize) {
+                continue;
+            }
             let is_away = work_flags::is_set(work_flags::CUT_REQUESTED) && !call::is_inside();
             // A process that waits for other processes lets these report first.
             let waits = if process_info::config().anywhere {
