@@ -84,8 +84,6 @@ pub struct Peer {
 pub struct InFlightSet<B: Buffer> {
     buffers: Vec<B>,
     requests: Vec<RealRequest>,
-    /// Statuses of the requests, once all are complete.
-    statuses: Vec<Status>,
     /// MPI instance of the requests.
     instance: Generation,
     /// First error of an operation.
@@ -97,7 +95,6 @@ impl<B: Buffer> Default for InFlightSet<B> {
         InFlightSet {
             buffers: Vec::new(),
             requests: Vec::new(),
-            statuses: Vec::new(),
             instance: own_instance(),
             outcome: Ok(()),
         }
@@ -196,17 +193,13 @@ impl<B: Buffer> InFlightSet<B> {
     pub fn poll(&mut self) -> Result<Option<Vec<B>>> {
         self.check_instance()?;
         let (count, mut flag) = (self.requests.len() as c_int, 0);
-        self.statuses.resize(self.requests.len(), Status::default());
-        let (first, statuses) = (self.requests.as_mut_ptr(), self.statuses.as_mut_ptr());
-        // SAFETY: requests of the present MPI instance that only this set has, and room for their
-        // statuses.
-        self.outcome = check(unsafe { real::PMPI_Testall(count, first, &mut flag, statuses) });
+        let (first, ignored) = (self.requests.as_mut_ptr(), std::ptr::null_mut());
+        // SAFETY: requests of the present MPI instance that only this set has.
+        self.outcome = check(unsafe { real::PMPI_Testall(count, first, &mut flag, ignored) });
         self.outcome?;
         if flag == 0 {
             return Ok(None);
         }
-        self.outcome = self.statuses.iter().try_for_each(check_not_cancelled);
-        self.outcome?;
         self.requests.clear();
         Ok(Some(take(&mut self.buffers)))
     }
@@ -224,17 +217,6 @@ impl<B: Buffer> InFlightSet<B> {
                 real::PMPI_Request_free(request);
             }
         }
-    }
-}
-
-/// Fails for a receive that the library has cancelled.
-///
-/// This process cancels no receive whose completion it waits for. Open MPI (`mtl/ofi`) and MPICH
-/// cancel a receive if libfabric stops it because the sender has failed (FI_ECANCELED).
-fn check_not_cancelled(status: &Status) -> Result<()> {
-    match status.cancelled {
-        0 => Ok(()),
-        _ => Err(Error::OTHER),
     }
 }
 
@@ -333,10 +315,9 @@ impl InFlight<Vec<u8>> {
         let bytes = Bytes::new(status.bytes)?;
         let (count, datatype) = (bytes.count(), bytes.datatype());
         // SAFETY: a buffer of the message's size, which is kept after an error.
-        let received = InFlight::block(vec![0; status.bytes], |place| unsafe {
+        InFlight::block(vec![0; status.bytes], |place| unsafe {
             real::PMPI_Mrecv(place, count, datatype, message, status)
-        })?;
-        check_not_cancelled(status).map(|()| received)
+        })
     }
 
     /// Receives the bytes of a message that `MPI_Iprobe` has found; blocks.
@@ -346,7 +327,7 @@ impl InFlight<Vec<u8>> {
         let bytes = Bytes::new(status.bytes)?;
         let (count, datatype) = (bytes.count(), bytes.datatype());
         // SAFETY: a buffer of the message's size, which is kept after an error.
-        let received = InFlight::block(vec![0; status.bytes], |place| unsafe {
+        InFlight::block(vec![0; status.bytes], |place| unsafe {
             real::PMPI_Recv(
                 place,
                 count,
@@ -356,8 +337,7 @@ impl InFlight<Vec<u8>> {
                 comm,
                 status,
             )
-        })?;
-        check_not_cancelled(status).map(|()| received)
+        })
     }
 }
 

@@ -9,6 +9,7 @@
 //! - writes the MPI library's output past the relay;
 //! - prevents SIGPIPE for sockets whose peer has failed;
 //! - delays exits that the MPI library requests;
+//! - lets receives fail that libfabric ends because of a failure;
 //! - lets MPI calls that wait yield the processor, and sleep if they wait for long;
 //! - opens libraries without RTLD_GLOBAL, and treats syscall(2) like libc's functions where their
 //!   redefinition matters;
@@ -20,6 +21,7 @@
 mod delayed_exits;
 mod descriptor_table;
 mod descriptors;
+mod libfabric;
 mod progress;
 mod raw;
 mod real;
