@@ -239,7 +239,7 @@ fn run_in_legs(program: &[&str], limit: &str) -> usize {
         "--restart=auto",
     ];
     let mut legs = Vec::new();
-    while legs.len() < 100 {
+    while legs.len() < 400 {
         let leg = heat(path, program, &on).run();
         let is_over = leg.code() != Some(STOPPED);
         if !is_over {
