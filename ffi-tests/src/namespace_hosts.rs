@@ -259,12 +259,24 @@ impl Hosts {
     ///
     /// Returns true if the manager was found.
     pub fn stall_manager(&self, host: usize, time: Duration) -> bool {
+        let time = time.as_secs_f64();
+        let stall = format!("kill -STOP $p && echo stopped && sleep {time} && kill -CONT $p");
+        self.with_manager(host, &stall)
+    }
+
+    /// Kills the node manager of a host; returns true if the manager was found.
+    pub fn kill_manager(&self, host: usize) -> bool {
+        self.with_manager(host, "kill -KILL $p && echo killed")
+    }
+
+    /// Executes shell commands for the manager `$p` of a host.
+    ///
+    /// Returns true once the commands have printed something.
+    fn with_manager(&self, host: usize, commands: &str) -> bool {
         // The first host shows the processes of the other hosts as well.
         let script = format!(
             "own=$(readlink /proc/self/ns/uts); for p in $(pgrep -f '[c]kptd manage'); do if [ \
-             $(readlink /proc/$p/ns/uts) = $own ]; then kill -STOP $p && echo stopped && sleep {} \
-             && kill -CONT $p; fi; done",
-            time.as_secs_f64()
+             $(readlink /proc/$p/ns/uts) = $own ]; then {commands}; fi; done",
         );
         self.start_script(host, &script)
     }

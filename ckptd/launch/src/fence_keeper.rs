@@ -1,9 +1,12 @@
 //! `ckptd fence`: the keeper of a node's fence.
 //!
-//! The keeper is a child of the node's manager, and the only writer of the node's FIFO. A timer of
-//! the kernel kills the keeper at a time that the manager sets again and again. With the keeper
-//! the fence ends, so that the kernel kills all processes that are
+//! The keeper is started by the node's first manager, and is the only writer of the node's FIFO. A
+//! timer of the kernel kills the keeper at a time that the manager sets again and again. With the
+//! keeper the fence ends, so that the kernel kills all processes that are
 //! [tied](crate::fence_tie::FenceTie) to the fence.
+//!
+//! The manager and the guardians of the node have the pipe to the keeper, which ends with the last
+//! of them.
 //!
 //! The keeper is a process of its own, because a manager may wait for a file system or for memory
 //! and then cannot be killed. The keeper uses neither: its memory is locked, if that is permitted.

@@ -39,7 +39,7 @@ pub use fence_keeper::keep_fence;
 pub use find_program::find_program;
 pub use job_environment::Environment;
 pub use job_requests::{JobActivities, activities, replace};
-pub use manager_process::inherited_socket;
+pub use manager_process::inherited;
 pub use output::is_unwanted;
 pub use preload_library::preload_library;
 pub use print_message::print_message;

@@ -8,6 +8,7 @@ use crate::process_context::{ProcessContext, own_program};
 use crate::tied_child::tie_to;
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{Signal, getpid, set_parent_process_death_signal, setsid};
+use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -35,7 +36,7 @@ pub fn start_with_duty(
     if Line::connect(&path, LineSocket::Manager).is_ok() {
         return Err(Error::SameHost);
     }
-    let mut manager = start_manager(&directory, &path, Some(context))?;
+    let mut manager = start_manager(&directory, &path, Some(context), None)?;
     if let Some(input) = &mut manager.stdin {
         write_message(input, duty).map_err(Error::system("the node manager"))?;
     }
@@ -55,17 +56,59 @@ pub fn port_of(leader: &mut Child) -> Result<u16, Error> {
     Ok(port)
 }
 
-/// Takes the socket that this process, a new manager, has inherited.
-pub fn inherited_socket(socket: RawFd) -> LineListener {
+/// Takes a descriptor that this process, a new manager, has inherited.
+///
+/// Programs that this process executes do not inherit the descriptor.
+pub fn inherited(descriptor: RawFd) -> OwnedFd {
     // SAFETY: `start_manager` has left the descriptor open for this process, which is its only
     // owner.
-    LineListener::from(unsafe { OwnedFd::from_raw_fd(socket) })
+    let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
+    // The call fails for descriptors that are not open only.
+    let _ = fcntl_setfd(&descriptor, FdFlags::CLOEXEC);
+    descriptor
+}
+
+/// What a guardian keeps for a manager that replaces the one of its node.
+#[derive(Debug)]
+pub struct Succession {
+    duty: Vec<u8>,
+    keeper: OwnedFd,
+    /// Connection of the present manager to the leader, which must not end before the node.
+    _link: OwnedFd,
+}
+
+impl Succession {
+    /// Takes the descriptors that come with the duty of a manager ([`ToGuardian::Joined`]).
+    ///
+    /// Returns `None` if descriptors are missing.
+    pub fn new(duty: Vec<u8>, files: &mut impl Iterator<Item = OwnedFd>) -> Option<Succession> {
+        let (link, keeper) = (files.next()?, files.next()?);
+        Some(Succession {
+            duty,
+            keeper,
+            _link: link,
+        })
+    }
+
+    /// Starts a manager in a job's directory.
+    ///
+    /// # Errors
+    /// Errors of [`start_manager`] and of the pipe to the manager.
+    pub fn start(&self, directory: &PrivateDirectory, path: &Path) -> Result<Child, Error> {
+        let mut manager = start_manager(directory, path, Some(None), Some(&self.keeper))?;
+        if let Some(input) = &mut manager.stdin {
+            let written = input.write_all(&self.duty).and_then(|()| input.flush());
+            written.map_err(Error::system("the node manager"))?;
+        }
+        Ok(manager)
+    }
 }
 
 /// Starts a manager that listens in a job's directory, in a session of its own.
 ///
 /// `duty` is `None` for the manager of a job on one node. Otherwise the manager receives a duty by
-/// a pipe, and runs in the given context; `Some(None)` is the context of this process.
+/// a pipe, and runs in the given context; `Some(None)` is the context of this process. `keeper` is
+/// the pipe to the keeper of the node's fence, if an earlier manager has started it.
 ///
 /// # Errors
 /// Errors of the socket and of the start of a process.
@@ -73,10 +116,13 @@ pub fn start_manager(
     directory: &PrivateDirectory,
     path: &Path,
     duty: Option<Option<ProcessContext<'_>>>,
+    keeper: Option<&OwnedFd>,
 ) -> Result<Child, Error> {
     let failed = || Error::system("the node manager's socket");
     let listener = LineListener::new(directory, LineSocket::Manager).map_err(failed())?;
     let descriptor = listener.as_fd().try_clone_to_owned().map_err(failed())?;
+    let keeper = keeper.map(OwnedFd::try_clone).transpose();
+    let keeper = keeper.map_err(failed())?;
     let context = duty.flatten();
     let ckptd = context.map_or_else(own_program, |context| Ok(context.ckptd.to_owned()))?;
     let mut command = Command::new(ckptd);
@@ -91,6 +137,9 @@ pub fn start_manager(
             .stdin(Stdio::piped())
             .stdout(Stdio::piped()),
     };
+    if let Some(keeper) = &keeper {
+        command.arg("--keeper").arg(keeper.as_raw_fd().to_string());
+    }
     if let Some(context) = context {
         let [_, stderr] = context.streams.for_command().map_err(failed())?;
         command.stderr(stderr);
@@ -105,6 +154,9 @@ pub fn start_manager(
     let (is_alone, parent) = (duty.is_none(), getpid());
     let prepare = move || {
         fcntl_setfd(&descriptor, FdFlags::empty())?;
+        if let Some(keeper) = &keeper {
+            fcntl_setfd(keeper, FdFlags::empty())?;
+        }
         setsid()?;
         // A manager without a duty dies with its parent until a guardian has joined (`NodeState`).
         // A manager with a duty ends with its standard input.

@@ -43,6 +43,11 @@ pub enum ToGuardian {
         role: ManagerRole,
         /// Process id of the manager.
         pid: u32,
+        /// Message to a manager that replaces this one on a node without the leader.
+        ///
+        /// The connection to the leader and the pipe to the keeper of the node's fence come with
+        /// the message then, before the pidfd.
+        duty: Option<Vec<u8>>,
     },
     /// Returned heartbeat.
     Beat,
@@ -59,6 +64,8 @@ pub enum ManagerRole {
     Alone,
     /// The manager with the leader of a job on several nodes: the job ends.
     Leader,
-    /// The manager of another node, which the leader observes: the node is lost.
+    /// The manager of another node, which the leader observes: another one takes its place.
+    ///
+    /// The node is lost if the manager does not answer.
     Follower,
 }

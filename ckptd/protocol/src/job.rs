@@ -47,6 +47,8 @@ pub struct Job {
     earlier_processes: BTreeMap<ProcessNumber, (Guardian, ProcessHistory)>,
     /// True if this manager follows a dead manager.
     follows_manager: bool,
+    /// Time since which guardians are awaited.
+    gathers_since: Duration,
     members: BTreeMap<ProcessNumber, Member>,
     living: BTreeSet<ProcessNumber>,
     /// Living processes that are not ready for the generation.
@@ -108,6 +110,7 @@ impl Job {
             domains: Domains::default(),
             earlier_processes: BTreeMap::new(),
             follows_manager: false,
+            gathers_since: Duration::ZERO,
             members: BTreeMap::new(),
             living: BTreeSet::new(),
             unready: BTreeSet::new(),
@@ -199,7 +202,7 @@ impl Job {
         match self.phase {
             Phase::Ending { deadline } => deadline,
             Phase::Running => self.broken_deadline,
-            Phase::Gathering => Some(JOIN_TIMEOUT),
+            Phase::Gathering => Some(self.gathers_since + JOIN_TIMEOUT),
             Phase::Joining | Phase::Restarting | Phase::Over => None,
         }
     }

@@ -79,6 +79,9 @@ enum Command {
         /// Standard input describes the other nodes.
         #[arg(long)]
         has_duty: bool,
+        /// Descriptor of the pipe to the keeper of the node's fence.
+        #[arg(long)]
+        keeper: Option<i32>,
     },
     /// Exchange the addresses of a job's nodes by their launcher.
     #[command(hide = true)]
@@ -180,8 +183,9 @@ fn main() -> ExitCode {
             socket,
             directory,
             has_duty,
+            keeper,
         } => exit_with(
-            manage(socket, &directory, has_duty),
+            manage(socket, &directory, has_duty, keeper),
             exit_status::SYSTEM_REFUSAL,
         ),
         Command::Meet { publish } => {
@@ -231,10 +235,16 @@ fn launch(options: Launch) -> Result<i32, launch::Error> {
     starter::run(&plan, Streams::own()?, |_| {})
 }
 
-fn manage(socket: i32, directory: &Path, has_duty: bool) -> Result<i32, launch::Error> {
+fn manage(
+    socket: i32,
+    directory: &Path,
+    has_duty: bool,
+    keeper: Option<i32>,
+) -> Result<i32, launch::Error> {
     env_logger::Builder::from_env(env_logger::Env::new().filter_or("UNDERSTUDY_LOG", "warn"))
         .init();
-    manager::manage(launch::inherited_socket(socket), directory, has_duty)
+    let (listener, keeper) = (launch::inherited(socket), keeper.map(launch::inherited));
+    manager::manage(listener.into(), directory, has_duty, keeper)
 }
 
 fn write_manual(dir: &Path) -> ExitCode {

@@ -2461,8 +2461,15 @@ pub const DEATH_BETWEEN_PROGRAMS: &str =
     "a process failed in the first program of a script, so the next one would lack a \
      rank; start each program by itself [death-between-programs]";
 
-pub const MANAGER_REPLACED: &str =
-    "the node manager of this job failed; another one takes its place [manager-replaced]";
+pub fn manager_replaced(host: impl Display) -> impl Display {
+    from_fn(move |out| {
+        write!(
+            out,
+            "the node manager on {host} failed; another one takes its place \
+             [manager-replaced]"
+        )
+    })
+}
 
 pub fn managers_died(count: impl Display) -> impl Display {
     from_fn(move |out| {

@@ -2787,7 +2787,7 @@ pub static CATALOGUE: &[Message] = &[
     },
     Message {
         identifier: "manager-replaced",
-        text: "the node manager of this job failed; another one takes its place",
+        text: "the node manager on {host} failed; another one takes its place",
         cause: "`ckptd manage` was killed",
         remedy: "none; all processes initialise MPI again",
         status: None,
@@ -2823,7 +2823,7 @@ pub static CATALOGUE: &[Message] = &[
     Message {
         identifier: "manager-gone",
         text: "the node manager of this job is gone; the job ends; start the job again",
-        cause: "on several nodes, `ckptd manage` was killed",
+        cause: "`ckptd manage` beside the launcher of a job on several nodes was killed",
         remedy: "start the job again",
         status: None,
         level: None,

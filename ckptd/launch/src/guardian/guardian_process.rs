@@ -11,7 +11,7 @@ use super::guarded_process::GuardedProcess;
 use super::guardian_sockets::{GuardianSockets, leave, register, report_failed_start};
 use super::hang_watch::HangWatch;
 use super::input::Input;
-use super::launcher_position::LauncherPosition;
+use super::launcher_position::{LauncherPosition, ManagerReplacement};
 use super::manager_watch::ManagerWatch;
 use super::memory_kills::MemoryKills;
 use super::passed_signals::PassedSignals;
@@ -20,6 +20,7 @@ use super::spawned_children::SpawnedChildren;
 use super::unprotected::run_unprotected;
 use crate::Error;
 use crate::fence_tie::FenceTie;
+use crate::manager_process::Succession;
 use crate::output::is_lost;
 use crate::print_message::{limit_print_time, print_message};
 use crate::request_signals::{RequestSignals, SignalMeaning};
@@ -89,6 +90,8 @@ pub struct GuardianProcess {
     pub(super) managers: Vec<Child>,
     /// True if no other manager can replace the current manager.
     pub(super) is_last: bool,
+    /// What another manager of this node needs, if the job is on several nodes.
+    succession: Option<Succession>,
     /// Managers that have died since a process of this node has last resumed the program.
     pub(super) fruitless_managers: u32,
     pub(super) processes: Arc<Mutex<Vec<GuardedProcess>>>,
@@ -158,6 +161,7 @@ pub fn run(program: Program, settings: Result<(), String>) -> Result<i32, Error>
     };
     let mut guardian = GuardianProcess {
         is_last: !position.is_on_one_node(),
+        succession: None,
         position,
         workers,
         spares,
@@ -317,9 +321,12 @@ impl GuardianProcess {
                 process.adopt_store(from, worker, status, files)
             }),
             ToGuardian::Resumed => self.fruitless_managers = 0,
-            ToGuardian::Joined { role, pid } => {
-                self.is_last |= role != ManagerRole::Alone;
-                if let Some(process) = files.into_iter().next() {
+            ToGuardian::Joined { role, pid, duty } => {
+                let mut files = files.into_iter();
+                let succession = duty.map(|duty| Succession::new(duty, &mut files));
+                self.succession = succession.flatten();
+                self.is_last = role != ManagerRole::Alone && self.succession.is_none();
+                if let Some(process) = files.next() {
                     self.manager_watch.judge(role, pid, process);
                 }
             }
@@ -354,7 +361,7 @@ impl GuardianProcess {
     fn find_manager(&mut self) -> Result<Option<i32>, Error> {
         self.manager_watch.forget();
         // Spawned processes would wait for ever for the servers of the dead manager.
-        if self.is_last || self.children.are_any() {
+        if self.children.are_any() {
             return Err(Error::NoManager);
         }
         loop {
@@ -365,7 +372,12 @@ impl GuardianProcess {
             // Collects the exit statuses of dead managers.
             self.managers
                 .retain_mut(|manager| matches!(manager.try_wait(), Ok(None)));
-            let Some((line, manager)) = self.position.reconnect()? else {
+            let replacement = match &self.succession {
+                _ if self.is_last => ManagerReplacement::Impossible,
+                None => ManagerReplacement::OnlyNode,
+                Some(succession) => ManagerReplacement::Node(succession),
+            };
+            let Some((line, manager)) = self.position.reconnect(replacement)? else {
                 // The manager removes the job's directory before it makes guardians exit. A job
                 // that ends before this guardian has started a process has failed.
                 let status = self

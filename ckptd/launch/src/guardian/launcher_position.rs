@@ -8,7 +8,7 @@ use super::launchers::{AddressService, JobName, Launcher};
 use super::leader_address::LeaderAddress;
 use crate::Error;
 use crate::job_directory::{CKPTD_JOB, LOCK, directory_of, lock, locked, remove_left};
-use crate::manager_process::{port_of, start_manager, start_with_duty};
+use crate::manager_process::{Succession, port_of, start_manager, start_with_duty};
 use crate::messages::ManagerDuty;
 use crate::print_message::print_message;
 use std::fs::File;
@@ -27,6 +27,17 @@ use understudy_wire::line::{Line, LineListener, LineSocket};
 
 /// Poll interval while another process starts the manager.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
+
+/// Way to replace a manager that has died.
+#[derive(Clone, Copy)]
+pub enum ManagerReplacement<'a> {
+    /// The manager had the leader of a job on several nodes.
+    Impossible,
+    /// All processes of the job are on this node.
+    OnlyNode,
+    /// The manager was connected to the leader on another node.
+    Node(&'a Succession),
+}
 
 /// A connection to a manager, and the manager if it was started for the connection.
 type ManagerConnection = (io::Result<Line>, Option<Child>);
@@ -168,7 +179,7 @@ impl LauncherPosition {
             return Ok((line, None));
         }
         self.remove_leftovers(&directory);
-        let manager = start_manager(&directory, &path, None)?;
+        let manager = start_manager(&directory, &path, None, None)?;
         let line =
             Line::connect(&path, LineSocket::Manager).map_err(Error::system("the node manager"))?;
         Ok((line, Some(manager)))
@@ -177,11 +188,15 @@ impl LauncherPosition {
     /// Connects to the manager that replaces a dead manager; starts it if necessary.
     ///
     /// The connection is an error if the new manager has died, too. Returns `None` if the job is
-    /// over, because its directory has been removed.
+    /// over, because its directory has been removed. The manager may also be the earlier one, which
+    /// requests another report.
     ///
     /// # Errors
-    /// Errors of [`connect`](Self::connect).
-    pub(super) fn reconnect(&self) -> Result<Option<ManagerConnection>, Error> {
+    /// Errors of [`connect`](Self::connect); [`Error::NoManager`] if none may be started.
+    pub(super) fn reconnect(
+        &self,
+        replacement: ManagerReplacement<'_>,
+    ) -> Result<Option<ManagerConnection>, Error> {
         let path = self.directory();
         let Some((directory, _lock)) = self.lock_directory()? else {
             return Ok(None);
@@ -189,8 +204,15 @@ impl LauncherPosition {
         if let Some(line) = existing_manager(&path)? {
             return Ok(Some((Ok(line), None)));
         }
-        print_message(message::MANAGER_REPLACED);
-        let manager = start_manager(&directory, &path, None)?;
+        let start = || match replacement {
+            ManagerReplacement::Impossible => Err(Error::NoManager),
+            ManagerReplacement::OnlyNode => start_manager(&directory, &path, None, None),
+            ManagerReplacement::Node(succession) => succession.start(&directory, &path),
+        };
+        if !matches!(replacement, ManagerReplacement::Impossible) {
+            print_message(message::manager_replaced(host_name()));
+        }
+        let manager = start()?;
         Ok(Some((
             Line::connect(&path, LineSocket::Manager),
             Some(manager),

@@ -5,8 +5,11 @@
 //! kill its processes earlier ([`SilenceLimits`](understudy_protocol::SilenceLimits)). So two
 //! halves of a job never run at the same time, even if a manager is stopped.
 
+#[cfg(test)]
+mod hub_tests;
+
 use crate::messages::{GREETING, Greeting, LeaderToNode, Link, NodeToLeader, Order, Report};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
@@ -29,6 +32,8 @@ const MAX_ACCEPTS_PER_TURN: usize = 16;
 pub enum NodeChange {
     /// The node has connected from the host with this name.
     Joined(String),
+    /// Another manager of the node has connected in place of one that has died.
+    ManagerReplaced,
     Reported(Report),
     /// The node has become silent, or has answered after a silence.
     Silence(SilenceChange),
@@ -50,6 +55,8 @@ struct Node {
     silence: PeerSilence,
     /// Time when the connection ended.
     ended: Option<Instant>,
+    /// Number of the repetition that the node has not begun; its reports are out of date.
+    awaited_repetition: Option<u32>,
 }
 
 pub struct Hub {
@@ -61,6 +68,10 @@ pub struct Hub {
     began: Instant,
     unauthenticated: VecDeque<UnauthenticatedPeer>,
     nodes: BTreeMap<u32, Node>,
+    /// Nodes that were lost, whose managers are refused.
+    lost: BTreeSet<u32>,
+    /// Number of times that all nodes were ordered to report again.
+    repetitions: u32,
 }
 
 impl Hub {
@@ -80,6 +91,8 @@ impl Hub {
             began: Instant::now(),
             unauthenticated: VecDeque::new(),
             nodes: BTreeMap::new(),
+            lost: BTreeSet::new(),
+            repetitions: 0,
         })
     }
 
@@ -149,8 +162,10 @@ impl Hub {
             changes.extend(news.into_iter().map(|change| (number, change)));
         }
         let now = self.began.elapsed();
-        let lost = self.nodes.extract_if(.., |_, node| node.is_lost());
-        changes.extend(lost.map(|(number, node)| (number, NodeChange::Lost(node.silent_for(now)))));
+        for (number, node) in self.nodes.extract_if(.., |_, node| node.is_lost()) {
+            self.lost.insert(number);
+            changes.push((number, NodeChange::Lost(node.silent_for(now))));
+        }
         changes
     }
 
@@ -206,7 +221,7 @@ impl Hub {
             })) => {
                 let tokens = [self.token.clone()];
                 auth::verify(ProofPurpose::Node, &tokens, &stranger.nonce, &proof)?;
-                if self.nodes.contains_key(&number) {
+                if self.lost.contains(&number) {
                     return None;
                 }
                 let mut link = stranger.link;
@@ -219,12 +234,32 @@ impl Hub {
                     link,
                     silence: PeerSilence::of_node(self.limits, self.began.elapsed()),
                     ended: None,
+                    awaited_repetition: None,
                 };
-                self.nodes.insert(number, node);
-                Some((number, NodeChange::Joined(host)))
+                let change = match self.nodes.insert(number, node) {
+                    Some(_) => NodeChange::ManagerReplaced,
+                    None => NodeChange::Joined(host),
+                };
+                Some((number, change))
             }
             _ => None,
         }
+    }
+
+    /// Orders all nodes except one to report again, and drops what they have reported before.
+    pub fn repeat_reports(&mut self, except: u32) {
+        self.repetitions += 1;
+        let number = self.repetitions;
+        for (_, node) in self.nodes.iter_mut().filter(|(it, _)| **it != except) {
+            node.awaited_repetition = Some(number);
+            node.link.get_mut().send(&LeaderToNode::ReportAgain(number));
+        }
+    }
+
+    /// Closes the connection of a node, which ends its processes.
+    pub fn close(&mut self, node: u32) {
+        self.nodes.remove(&node);
+        self.lost.insert(node);
     }
 
     /// Sends an order to a node; the loss of a node is detected later.
@@ -263,6 +298,11 @@ impl Node {
         for message in received {
             match message {
                 NodeToLeader::Beat(number) => self.link.get_mut().send(&LeaderToNode::Beat(number)),
+                NodeToLeader::ReportsAgain(number) => {
+                    self.awaited_repetition
+                        .take_if(|awaited| *awaited == number);
+                }
+                NodeToLeader::Report(_) if self.awaited_repetition.is_some() => {}
                 NodeToLeader::Report(report) => changes.push(NodeChange::Reported(report)),
             }
         }
@@ -280,221 +320,5 @@ impl Node {
             Some(since) => since.elapsed() >= DISCONNECT_TIMEOUT,
             None => self.silence.is_lost(),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::manager::Follower;
-    use understudy_messages::JobOrder;
-    use understudy_protocol::HEARTBEAT_INTERVAL;
-    use understudy_sockets::Poller;
-
-    const TOKEN: &[u8] = b"a token of some length";
-    const NODE_TIMEOUT: Duration = Duration::from_secs(5);
-
-    fn hub() -> (Poller, Hub) {
-        let poller = Poller::new().expect("a poller");
-        let limits = SilenceLimits::new(NODE_TIMEOUT);
-        let hub = Hub::new(TOKEN.to_vec(), limits, poller.registry()).expect("a socket");
-        (poller, hub)
-    }
-
-    /// Connects without authenticating; `from` is an address of the loopback interface.
-    fn stranger(hub: &Hub, from: [u8; 4]) -> TcpStream {
-        let port = hub.port().expect("bound");
-        connect_from(from, port).expect("the hub listens")
-    }
-
-    fn connect_from(from: [u8; 4], port: u16) -> io::Result<TcpStream> {
-        use rustix::net::{AddressFamily, SocketAddrV4, SocketType, bind, connect, socket};
-        let socket = socket(AddressFamily::INET, SocketType::STREAM, None)?;
-        bind(&socket, &SocketAddrV4::new(from.into(), 0))?;
-        connect(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, port))?;
-        Ok(socket.into())
-    }
-
-    /// Returns true if the other side has closed this connection.
-    fn is_closed(mut stream: &TcpStream) -> bool {
-        use std::io::Read;
-        stream.set_nonblocking(true).expect("a socket");
-        let mut buffer = [0; 4096];
-        loop {
-            match stream.read(&mut buffer) {
-                Ok(1..) => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
-                _ => return true,
-            }
-        }
-    }
-
-    #[test]
-    fn little_is_read_of_a_peer_that_has_not_authenticated() {
-        use std::io::Write;
-        use understudy_wire::{HEAD_BYTES, MAX_UNAUTHENTICATED_BYTES, VERSION};
-        let (_poller, mut hub) = hub();
-        // Payload lengths: that of an authenticated peer, one beyond the limit, and the limit.
-        for length in [
-            200 << 20,
-            MAX_UNAUTHENTICATED_BYTES - HEAD_BYTES + 1,
-            MAX_UNAUTHENTICATED_BYTES - HEAD_BYTES,
-        ] {
-            let mut peer = stranger(&hub, [127, 0, 0, 1]);
-            let mut frame = b"USCK".to_vec();
-            frame.extend(VERSION.to_le_bytes());
-            frame.extend([0; 2]);
-            frame.extend((length as u32).to_le_bytes());
-            frame.resize(HEAD_BYTES + length.min(MAX_UNAUTHENTICATED_BYTES) - 1, 0);
-            peer.write_all(&frame).expect("sent");
-            let is_within_limit = length == MAX_UNAUTHENTICATED_BYTES - HEAD_BYTES;
-            for _ in 0..20 {
-                assert!(hub.attend().is_empty());
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            assert_eq!(is_closed(&peer), !is_within_limit, "{length}");
-            let unread = hub
-                .unauthenticated
-                .iter_mut()
-                .map(|it| it.link.get_mut().unread())
-                .sum::<usize>();
-            assert!(unread <= MAX_UNAUTHENTICATED_BYTES, "{unread}");
-        }
-    }
-
-    #[test]
-    fn another_user_of_the_host_is_closed_at_once() {
-        use crate::other_user::{connect_as_another_user, exits_soon};
-        let (mut poller, mut hub) = hub();
-        if let Some(other) = connect_as_another_user(hub.port().expect("bound")) {
-            assert!(changes(&mut hub, &mut poller).is_empty());
-            assert!(hub.unauthenticated.is_empty());
-            assert!(exits_soon(other));
-        }
-    }
-
-    #[test]
-    fn one_host_displaces_only_its_own_strangers() {
-        let (_poller, mut hub) = hub();
-        let other = stranger(&hub, [127, 0, 0, 2]);
-        hub.attend();
-        let many: Vec<TcpStream> = (0..MAX_UNAUTHENTICATED * 2)
-            .map(|_| {
-                let one = stranger(&hub, [127, 0, 0, 1]);
-                hub.attend();
-                one
-            })
-            .collect();
-        assert_eq!(hub.unauthenticated.len(), MAX_UNAUTHENTICATED);
-        assert!(!is_closed(&other));
-        let closed = many.iter().filter(|it| is_closed(it)).count();
-        assert_eq!(closed, MAX_UNAUTHENTICATED + 1);
-        assert!(hub.limit().is_some_and(|limit| limit <= GREETING));
-    }
-
-    /// Returns the first changes within a second.
-    fn changes(hub: &mut Hub, poller: &mut Poller) -> Vec<(u32, NodeChange)> {
-        let until = Instant::now() + Duration::from_secs(1);
-        while Instant::now() < until {
-            hub.watch(true).expect("sockets");
-            let _ = poller.wait(Some(Duration::from_millis(10)));
-            let changes = hub.attend();
-            if !changes.is_empty() {
-                return changes;
-            }
-        }
-        Vec::new()
-    }
-
-    #[test]
-    fn an_authenticated_node_is_served_and_its_end_is_its_loss() {
-        let (mut poller, mut hub) = hub();
-        let address = [format!("localhost:{}", hub.port().expect("bound"))];
-        let own = Poller::new().expect("a poller");
-        let call = |token: &'static [u8]| {
-            let address = address.clone();
-            let registry = own.registry().clone();
-            std::thread::spawn(move || Follower::call(&address, token, 4, "n4", &registry))
-        };
-        let stranger = call(b"a guess of the same length");
-        assert!(changes(&mut hub, &mut poller).is_empty());
-        assert!(stranger.join().expect("no panic").is_err());
-        let node = call(TOKEN);
-        let seen = changes(&mut hub, &mut poller);
-        assert!(matches!(&seen[..], [(4, NodeChange::Joined(host))] if host == "n4"));
-        let mut node = node.join().expect("no panic").expect("let in");
-        let report = Report::GuardianDied {
-            rank: understudy_numbers::Guardian(1),
-        };
-        node.send(report.clone());
-        let seen = changes(&mut hub, &mut poller);
-        assert!(matches!(&seen[..], [(4, NodeChange::Reported(reported))] if *reported == report));
-        hub.send(4, Order::Job(JobOrder::End { is_good: true }));
-        let reported = (0..100).find_map(|_| {
-            std::thread::sleep(Duration::from_millis(2));
-            node.attend().pop()
-        });
-        assert_eq!(reported, Some(Order::Job(JobOrder::End { is_good: true })));
-        assert_eq!(node.lost_reason(), None);
-        // The kernel must not give up the connection earlier than the leader.
-        let given_up = rustix::net::sockopt::tcp_user_timeout(&hub.nodes[&4].link);
-        assert!(given_up.is_ok_and(|time| u128::from(time) > NODE_TIMEOUT.as_millis()));
-        drop(node);
-        assert!(matches!(
-            &changes(&mut hub, &mut poller)[..],
-            [(4, NodeChange::Lost(_))]
-        ));
-    }
-
-    /// A node and its leader never pause; heartbeats are sent at their interval nevertheless.
-    ///
-    /// Heartbeats that follow their answers at once would occupy both nodes.
-    #[test]
-    fn heartbeats_keep_their_interval() {
-        let (poller, mut hub) = hub();
-        let address = [format!("localhost:{}", hub.port().expect("bound"))];
-        let registry = poller.registry().clone();
-        let node = std::thread::spawn(move || Follower::call(&address, TOKEN, 1, "n1", &registry));
-        while !node.is_finished() {
-            hub.attend();
-        }
-        let mut node = node.join().expect("no panic").expect("let in");
-        let began = Instant::now();
-        while began.elapsed() < HEARTBEAT_INTERVAL * 5 / 2 {
-            node.attend();
-            hub.attend();
-        }
-        let most = 1 + began.elapsed().as_millis() / HEARTBEAT_INTERVAL.as_millis();
-        let count = u128::from(node.beat_count());
-        assert!((2..=most).contains(&count), "{count} heartbeats");
-    }
-
-    #[test]
-    fn a_silent_leader_is_left_before_it_takes_the_node_for_lost() {
-        let (mut poller, mut hub) = hub();
-        let address = [format!("localhost:{}", hub.port().expect("bound"))];
-        let registry = poller.registry().clone();
-        let node = std::thread::spawn(move || Follower::call(&address, TOKEN, 1, "n1", &registry));
-        assert_eq!(changes(&mut hub, &mut poller).len(), 1);
-        let mut node = node.join().expect("no panic").expect("let in");
-        let began = Instant::now();
-        let silence = loop {
-            std::thread::sleep(Duration::from_millis(50));
-            node.attend();
-            if began.elapsed() < Duration::from_secs(1) {
-                // The leader returns heartbeats for one second.
-                hub.attend();
-            }
-            if node.lost_reason().is_some() {
-                break began.elapsed();
-            }
-        };
-        // The node has the leader's limits. The last heartbeat was returned after one second.
-        let limits = SilenceLimits::new(NODE_TIMEOUT);
-        assert!(
-            silence > limits.leave() && silence < limits.fence() + Duration::from_secs(1),
-            "{silence:?}"
-        );
-        assert!(hub.attend().is_empty(), "the node has sent heartbeats");
     }
 }

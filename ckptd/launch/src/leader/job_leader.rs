@@ -5,6 +5,7 @@
 mod hangs;
 #[cfg(test)]
 mod job_leader_tests;
+mod nodes;
 
 use super::exchange::Exchange;
 use super::process_events::{event_of_end, is_for_job};
@@ -14,14 +15,13 @@ use crate::request_signals::{RequestSignals, SignalMeaning};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use understudy_catalogue::{exit_status, message};
+use understudy_catalogue::exit_status;
 use understudy_formats::events::realtime_ns;
 use understudy_pmi::GenerationName;
 use understudy_protocol::{
-    Action, Domain, Event, GenerationStart, Guardian, GuardianWatch, HangLimits, JOIN_TIMEOUT, Job,
-    JobOrder, JobWatch, Node, ProcessNumber, SilenceChange, SilenceLimits, Worker,
+    Action, Event, GenerationStart, Guardian, GuardianWatch, HangLimits, JOIN_TIMEOUT, Job,
+    JobOrder, JobWatch, Node, ProcessNumber, Worker,
 };
-use understudy_settings::domains::domain_of_host;
 use understudy_settings::{CheckpointCause, Config, Scheme};
 use understudy_wire::line::{ToGuardian, ToManager};
 use xxhash_rust::xxh3::xxh3_64;
@@ -50,6 +50,8 @@ pub struct JobLeader {
     lost: BTreeSet<u32>,
     /// Node of each living guardian.
     guardians: BTreeMap<Guardian, u32>,
+    /// Node of each guardian that reports again because a manager was replaced.
+    awaited: BTreeMap<Guardian, u32>,
     /// Node of each process.
     processes: BTreeMap<ProcessNumber, u32>,
     /// Workers that have spawned processes, with the nodes of these processes.
@@ -88,6 +90,7 @@ impl JobLeader {
             hosts: BTreeMap::from([(OWN_NODE, host.to_owned())]),
             lost: BTreeSet::new(),
             guardians: BTreeMap::new(),
+            awaited: BTreeMap::new(),
             processes: BTreeMap::new(),
             spawned: BTreeSet::new(),
             spawned_status: 0,
@@ -126,6 +129,7 @@ impl JobLeader {
     /// True if no guardian is left, or none will join.
     pub fn is_deserted(&self) -> bool {
         self.guardians.is_empty()
+            && self.awaited.is_empty()
             && (self.job.is_some() || self.is_hopeless || self.began.elapsed() > JOIN_TIMEOUT)
     }
 
@@ -148,58 +152,6 @@ impl JobLeader {
         }
     }
 
-    /// Adds a node that has connected; ends the job if two hosts have equal names.
-    pub fn join(&mut self, node: u32, host: String) {
-        if self.hosts.values().any(|other| *other == host) {
-            self.give_up(&message::host_names_equal(&host).to_string());
-        }
-        log::info!("node {node} is {host}");
-        self.hosts.insert(node, host);
-    }
-
-    /// Handles the loss of a node after this time of silence.
-    ///
-    /// Also handles a node that never connects. Returns true if the node had guardians.
-    pub fn lose(&mut self, node: u32, silence: Duration) -> bool {
-        self.lost.insert(node);
-        let host = self.hosts.remove(&node);
-        let had_guardians = self.guardians.values().any(|home| *home == node);
-        self.guardians.retain(|_, home| *home != node);
-        self.is_hopeless |= self.job.is_none();
-        if had_guardians && !self.is_over() {
-            print_message(message::host_lost(host.unwrap_or_default()));
-        }
-        let (names, answers) = self.exchange.lose(node);
-        self.send_to_servers(answers);
-        for name in names {
-            self.send_to_all(&Order::Servers(ServerOrder::Forget { name }));
-        }
-        self.handle_event(Event::NodeLost(Node(node), silence));
-        had_guardians
-    }
-
-    /// Reports that a node does not answer, or that it answers again.
-    pub fn note_silence(&self, node: u32, change: SilenceChange, limits: SilenceLimits) {
-        let Some(host) = self.hosts.get(&node).filter(|_| !self.is_over()) else {
-            return;
-        };
-        match change {
-            SilenceChange::Began => {
-                let limit = limits.wait().as_secs();
-                print_message(message::host_silent(host, limit));
-            }
-            SilenceChange::Ended(time) => {
-                let time = format_args!("{:.1}", time.as_secs_f64());
-                print_message(message::host_answers(host, time));
-            }
-        }
-    }
-
-    /// True if a node has not connected yet and is not lost.
-    pub fn awaits_node(&self, node: u32) -> bool {
-        !self.hosts.contains_key(&node) && !self.lost.contains(&node)
-    }
-
     /// Handles the report of a node.
     pub fn handle_report(&mut self, node: u32, report: Report) {
         match report {
@@ -215,6 +167,7 @@ impl JobLeader {
                 if had_manager {
                     job.note_other_manager();
                 }
+                self.awaited.remove(&rank);
                 self.guardians.insert(rank, node);
             }
             Report::ProcessReported {
@@ -234,6 +187,7 @@ impl JobLeader {
                 self.handle_event(Event::GuardianJoined(rank, Node(node)));
             }
             Report::GuardianDied { rank } => {
+                self.awaited.remove(&rank);
                 self.guardians.remove(&rank);
                 self.handle_event(Event::GuardianDied(rank));
             }
@@ -357,20 +311,6 @@ impl JobLeader {
         };
         let orders = self.exchange.join(node, id, &joining, others);
         self.send_to_servers(orders);
-    }
-
-    /// Returns the failure domain of a node; `None` if its host is not listed.
-    ///
-    /// Also `None` if the file cannot be read, which the ranks report.
-    fn domain_of(&mut self, node: u32) -> Option<Domain> {
-        let name =
-            domain_of_host(self.file_of_domains.as_ref()?, self.hosts.get(&node)?).ok()??;
-        let listed = self.domains.iter().position(|other| *other == name);
-        let number = listed.unwrap_or_else(|| {
-            self.domains.push(name);
-            self.domains.len() - 1
-        });
-        Some(Domain(number as u32))
     }
 
     /// Ends the job because it cannot continue.

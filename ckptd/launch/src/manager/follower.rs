@@ -5,6 +5,7 @@ use crate::Error;
 use crate::messages::{LeaderToNode, Link, NodeToLeader, Order, Report};
 use rustix::time::{ClockId, clock_gettime};
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 use understudy_protocol::{HEARTBEAT_INTERVAL, NodeLease, SilenceLimits};
@@ -18,6 +19,8 @@ pub struct Follower {
     fence: Option<NodeFence>,
     /// Error that has ended the connection.
     ended: Option<io::Error>,
+    /// Number of the repetition of all reports that the leader requests.
+    repetition: Option<u32>,
 }
 
 /// Returns the time since the machine was started, which includes times of suspension.
@@ -45,16 +48,35 @@ impl Follower {
             lease: NodeLease::new(SilenceLimits::new(node_timeout), began),
             fence: None,
             ended: None,
+            repetition: None,
         })
     }
 
-    /// Starts the timers that kill the node's processes if the leader returns no heartbeats.
+    /// Sets the timers that kill the node's processes if the leader returns no heartbeats.
+    ///
+    /// `keeper` is the pipe to the keeper of the fence, if an earlier manager has started it.
     ///
     /// # Errors
-    /// Errors of [`NodeFence::start`].
-    pub fn start_fence(&mut self, directory: &Path) -> Result<(), Error> {
-        self.fence = Some(NodeFence::start(directory, self.lease.fence_at())?);
+    /// Errors of [`NodeFence::start`] and [`NodeFence::of_keeper`].
+    pub fn set_fence(&mut self, directory: &Path, keeper: Option<OwnedFd>) -> Result<(), Error> {
+        let deadline = self.lease.fence_at();
+        self.fence = Some(match keeper {
+            None => NodeFence::start(directory, deadline)?,
+            Some(keeper) => NodeFence::of_keeper(directory, keeper, deadline)?,
+        });
         Ok(())
+    }
+
+    /// Returns what guardians keep for the next manager of the node, if this one dies.
+    ///
+    /// These are the connection to the leader, which the leader must not lose before, and the pipe
+    /// to the keeper of the fence.
+    pub fn inheritance(&self) -> Vec<BorrowedFd<'_>> {
+        let fence = self.fence.as_ref().map(NodeFence::keeper);
+        [Some(self.link.as_fd()), fence]
+            .into_iter()
+            .flatten()
+            .collect()
     }
 
     /// Stops the timers: guardians were ordered to exit, and the leader may be gone.
@@ -107,6 +129,11 @@ impl Follower {
         for message in received {
             match message {
                 LeaderToNode::Order(order) => orders.push(order),
+                LeaderToNode::ReportAgain(number) => {
+                    // The orders before it concern processes as they were reported before.
+                    orders.clear();
+                    self.repetition = Some(number);
+                }
                 LeaderToNode::Beat(number) => self.lease.note_returned(number),
             }
         }
@@ -119,6 +146,18 @@ impl Follower {
             self.link.get_mut().send(&NodeToLeader::Beat(number));
         }
         orders
+    }
+
+    /// Returns true if all reports are to be repeated, once for each request.
+    ///
+    /// Later reports count as repeated ones.
+    pub fn begin_repetition(&mut self) -> bool {
+        let number = self.repetition.take();
+        if let Some(number) = number {
+            let message = NodeToLeader::ReportsAgain(number);
+            self.link.get_mut().send(&message);
+        }
+        number.is_some()
     }
 
     /// Number of heartbeats that were sent.

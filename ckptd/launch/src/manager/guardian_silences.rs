@@ -38,6 +38,10 @@ impl GuardianSilences {
         }
     }
 
+    pub fn limits(&self) -> GuardianLimits {
+        self.limits
+    }
+
     /// Awaits heartbeats of the guardian at the other end of a line.
     ///
     /// # Errors

@@ -32,14 +32,22 @@ const LAST_MESSAGES_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Manages the job with this directory until its guardians have exited; returns the status.
 ///
-/// Standard input contains the manager's duty if `has_duty`.
+/// Standard input contains the manager's duty if `has_duty`. `keeper` is the pipe to the keeper of
+/// the node's fence if this manager replaces one that has died, on a node without the leader.
 ///
 /// # Errors
 /// Fails if the poller, a pipe or a socket cannot be used, or if the leader cannot be reached.
-pub fn manage(listener: LineListener, directory: &Path, has_duty: bool) -> Result<i32, Error> {
+pub fn manage(
+    listener: LineListener,
+    directory: &Path,
+    has_duty: bool,
+    keeper: Option<OwnedFd>,
+) -> Result<i32, Error> {
     maximise_descriptor_limit();
     limit_print_time();
-    remove_fence(directory).map_err(Error::system("the fence of an earlier job"))?;
+    if keeper.is_none() {
+        remove_fence(directory).map_err(Error::system("the fence of an earlier job"))?;
+    }
     let config = read_settings();
     let limits = GuardianLimits::new(config.node_timeout);
     let mut node = NodeState::new(listener, directory, limits)?;
@@ -50,12 +58,13 @@ pub fn manage(listener: LineListener, directory: &Path, has_duty: bool) -> Resul
             let input = rustix::stdio::stdin().try_clone_to_owned();
             let mut starter =
                 Messages::new(File::from(input.map_err(Error::system("standard input"))?));
-            match starter.next().map_err(Error::system("standard input"))? {
+            let duty = starter.next().map_err(Error::system("standard input"))?;
+            match &duty {
                 ManagerDuty::Lead { token, others } => {
                     node.role = ManagerRole::Leader;
                     let limits = SilenceLimits::new(config.node_timeout);
-                    let hub = Hub::new(token, limits, node.registry());
-                    lead(&mut node, &config, hub, &others, starter)
+                    let hub = Hub::new(token.clone(), limits, node.registry());
+                    lead(&mut node, &config, hub, others, starter)
                 }
                 ManagerDuty::Follow {
                     token,
@@ -64,10 +73,14 @@ pub fn manage(listener: LineListener, directory: &Path, has_duty: bool) -> Resul
                 } => {
                     node.role = ManagerRole::Follower;
                     let (host, registry) = (node.host(), node.registry());
-                    let follower = Follower::call(&leader, &token, number, host, registry);
+                    let follower = Follower::call(leader, token, *number, host, registry);
                     let mut follower = follower.map_err(Error::NoLeader)?;
-                    follower.start_fence(directory)?;
-                    follow(&mut node, follower, &starter)
+                    // Guardians have started a manager that replaces another one, and each of them
+                    // may exit before it.
+                    let starter = keeper.is_none().then_some(&starter);
+                    follower.set_fence(directory, keeper)?;
+                    node.bequeath(&duty, &follower)?;
+                    follow(&mut node, follower, starter)
                 }
             }
         }
@@ -167,13 +180,28 @@ fn lead(
         let starter_counts = !leader.is_over();
         let is_watched = hub
             .watch(true)
-            .and(watch(&mut starter_pipe, starter_counts));
+            .and(watch(Some(&mut starter_pipe), starter_counts));
         let limit = is_watched.map_or(Some(RETRY), |()| limit);
         let ready = node.wait(limit);
         node.serve_node();
+        let mut replaced = None;
         for (number, news) in hub.attend() {
             match news {
                 NodeChange::Joined(host) => leader.join(number, host),
+                NodeChange::ManagerReplaced if leader.begin_again() => {
+                    node.begin_again();
+                    hub.repeat_reports(number);
+                    replaced = Some(number);
+                }
+                // Orders to kill processes may be lost.
+                NodeChange::ManagerReplaced if !leader.is_over() => {
+                    hub.close(number);
+                    leader.lose(number, Duration::ZERO);
+                }
+                // Guardians that have not received their last order receive it again.
+                NodeChange::ManagerReplaced => {}
+                // Other nodes have reported before they receive the request to report again.
+                NodeChange::Reported(_) if replaced.is_some_and(|it| it != number) => {}
                 NodeChange::Reported(report) => leader.handle_report(number, report),
                 NodeChange::Silence(change) => {
                     leader.note_silence(number, change, hub.limits());
@@ -189,7 +217,7 @@ fn lead(
         if starter_counts && ready.contains(&starter_pipe) {
             // The starter was killed, so that no process receives the job's result.
             let Ok(received) = starter.read_available() else {
-                let _ = hub.watch(false).and(watch(&mut starter_pipe, false));
+                let _ = hub.watch(false).and(watch(Some(&mut starter_pipe), false));
                 abandon_node(node);
                 break;
             };
@@ -219,26 +247,28 @@ fn lead(
 fn follow(
     node: &mut NodeState,
     mut leader: Follower,
-    starter: &Messages<File>,
+    starter: Option<&Messages<File>>,
 ) -> Result<i32, Error> {
-    let mut starter_pipe = register_starter(starter, node.registry())?;
+    let starter_pipe = starter.map(|starter| register_starter(starter, node.registry()));
+    let mut starter_pipe = starter_pipe.transpose()?;
     let began = Instant::now();
     let mut had_guardians = false;
     while !(node.is_deserted() && (had_guardians || began.elapsed() > JOIN_TIMEOUT)) {
         let is_led = leader.lost_reason().is_none();
         let is_watched = leader
             .watch(is_led)
-            .and(watch(&mut starter_pipe, !node.is_over()));
+            .and(watch(starter_pipe.as_mut(), !node.is_over()));
         let limit = is_watched.map_or(RETRY, |()| leader.limit());
         let ready = node.wait(Some(limit));
         node.serve_node();
         node.take_reports()
             .into_iter()
             .for_each(|report| leader.send(report));
-        leader
-            .attend()
-            .into_iter()
-            .for_each(|order| node.execute(order));
+        let orders = leader.attend();
+        if leader.begin_repetition() {
+            node.begin_again();
+        }
+        orders.into_iter().for_each(|order| node.execute(order));
         // Replies to these orders are sent at once.
         node.take_reports()
             .into_iter()
@@ -253,8 +283,10 @@ fn follow(
             return Ok(exit_status::RECOVERY_FAILED);
         }
         let exit_of_starter = || {
-            ready
-                .contains(&starter_pipe)
+            let has_ended = |pipe| ready.contains(pipe);
+            starter_pipe
+                .as_ref()
+                .is_some_and(has_ended)
                 .then(|| "the process that has started their node manager has exited".to_owned())
         };
         if let (false, Some(why)) = (
@@ -262,12 +294,12 @@ fn follow(
             leader.lost_reason().or_else(exit_of_starter),
         ) {
             print_message(message::node_ends(node.host(), why));
-            let _ = leader.watch(false).and(watch(&mut starter_pipe, false));
+            let _ = leader.watch(false).and(watch(starter_pipe.as_mut(), false));
             abandon_node(node);
             return Ok(exit_status::RECOVERY_FAILED);
         }
     }
-    let _ = leader.watch(false).and(watch(&mut starter_pipe, false));
+    let _ = leader.watch(false).and(watch(starter_pipe.as_mut(), false));
     if !node.is_over() {
         // Processes that scripts have started outlive guardians that are killed.
         abandon_node(node);
@@ -296,6 +328,7 @@ fn register_starter(
         .map_err(Error::system("standard input"))
 }
 
-fn watch(starter_pipe: &mut Source<OwnedFd>, is_awaited: bool) -> io::Result<()> {
-    starter_pipe.set_interest(Interest::new(is_awaited, false))
+fn watch(starter_pipe: Option<&mut Source<OwnedFd>>, is_awaited: bool) -> io::Result<()> {
+    let interest = Interest::new(is_awaited, false);
+    starter_pipe.map_or(Ok(()), |pipe| pipe.set_interest(interest))
 }

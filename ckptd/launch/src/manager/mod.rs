@@ -26,6 +26,7 @@ mod servers;
 mod spawned_events;
 mod spawned_groups;
 mod spawned_start;
+mod succession;
 mod takeover;
 mod takeover_reports;
 

@@ -10,6 +10,7 @@ use super::process::{Process, RegisteredProcess};
 use super::segments::Aborts;
 use super::servers::Servers;
 use super::spawned_groups::SpawnedGroups;
+use super::succession::Inheritance;
 use super::takeover::Takeover;
 use crate::Error;
 use crate::job_directory::CKPTD_JOB;
@@ -56,13 +57,19 @@ pub struct NodeState {
     pub(super) callers: Vec<Source<Line>>,
     /// Number of workers of the job.
     pub(super) workers: u32,
+    /// Number of guardians of the job.
+    pub(super) size: u32,
     pub(super) guardians: BTreeMap<Guardian, Source<Line>>,
+    /// Guardians that report again, until they have connected or are dead.
+    pub(super) returning: BTreeSet<Guardian>,
     pub(super) silences: GuardianSilences,
     /// Guardians whose connections have ended: they count as dead.
     pub(super) lost_guardians: BTreeSet<Guardian>,
     /// State of the takeover if this manager follows a dead manager.
     pub(super) takeover: Takeover,
     pub(super) role: ManagerRole,
+    /// What guardians keep for another manager, on a node without the leader.
+    pub(super) inheritance: Option<Inheritance>,
     /// Guardian of each process; the keys of the following maps are processes, too.
     pub(super) homes: BTreeMap<ProcessNumber, Guardian>,
     /// Processes that have registered and wait for their admission.
@@ -130,11 +137,14 @@ impl NodeState {
             last_request_id: 0,
             callers: Vec::new(),
             workers: 0,
+            size: 0,
             guardians: BTreeMap::new(),
+            returning: BTreeSet::new(),
             silences: GuardianSilences::new(limits),
             lost_guardians: BTreeSet::new(),
             takeover: Takeover::default(),
             role: ManagerRole::Alone,
+            inheritance: None,
             homes: BTreeMap::new(),
             waiting: BTreeMap::new(),
             early_programs: BTreeMap::new(),
@@ -173,9 +183,9 @@ impl NodeState {
         self.is_over
     }
 
-    /// True if no guardian, and no peer that may be a guardian, is connected.
+    /// True if no guardian, and no peer that may be a guardian, is connected or will return.
     pub fn is_deserted(&self) -> bool {
-        self.guardians.is_empty() && self.callers.is_empty()
+        self.guardians.is_empty() && self.returning.is_empty() && self.callers.is_empty()
     }
 
     /// Returns the registry of the node's poller, for sources of other owners.

@@ -83,7 +83,8 @@ impl NodeState {
                     // parent.
                     let _ = set_parent_process_death_signal(None);
                     self.takeover.note(had_manager, workers + spares);
-                    self.workers = workers;
+                    (self.workers, self.size) = (workers, workers + spares);
+                    self.returning.remove(&rank);
                     self.guardians.insert(rank, line);
                     self.reports.push(Report::GuardianJoined {
                         rank,
@@ -102,10 +103,16 @@ impl NodeState {
     /// Answers a guardian that joins, and awaits its heartbeats from now on.
     fn accept_guardian(&mut self, rank: Guardian, line: &Line) {
         let own = pidfd_open(getpid(), PidfdFlags::empty());
-        let own: Vec<_> = own.iter().map(OwnedFd::as_fd).collect();
-        let (role, pid) = (self.role, std::process::id());
+        let inheritance = self.inheritance.as_ref();
+        let inherited = inheritance.map_or(&[][..], |it| &it.descriptors);
+        let descriptors: Vec<_> = inherited.iter().chain(&own).map(OwnedFd::as_fd).collect();
+        let joined = ToGuardian::Joined {
+            role: self.role,
+            pid: std::process::id(),
+            duty: inheritance.map(|it| it.duty.clone()),
+        };
         // The death of the guardian is detected soon.
-        let _ = line.send_with(&ToGuardian::Joined { role, pid }, &own);
+        let _ = line.send_with(&joined, &descriptors);
         if let Err(error) = self.silences.expect(rank, line) {
             log::info!("guardian {rank} is not watched: {error}");
         }

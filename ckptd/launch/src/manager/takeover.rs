@@ -34,6 +34,14 @@ pub struct Takeover {
 }
 
 impl Takeover {
+    /// Returns the state after the death of a manager, in a job of `size` guardians.
+    pub fn of_manager(size: u32) -> Takeover {
+        Takeover {
+            size: Some(size),
+            ..Takeover::default()
+        }
+    }
+
     /// True if the leader has sent an order to this manager.
     ///
     /// Always true if this manager does not follow a dead manager.

@@ -99,6 +99,7 @@ impl NodeState {
                 None => self.seems_dead(rank),
             };
             if has_died && self.takeover.absent.insert(rank) {
+                self.returning.remove(&rank);
                 self.reports.push(Report::GuardianDied { rank });
             }
         }

@@ -22,6 +22,6 @@ pub use duty::{LeaderToStarter, ManagerDuty, StarterToLeader};
 pub use link::{GREETING, Greeting, Link};
 pub use link_message::{LeaderToNode, NodeToLeader};
 pub use order::{Beginning, Order};
-pub use pipe_messages::{Messages, write_message};
+pub use pipe_messages::{Messages, encode_message, write_message};
 pub use report::{FenceId, Report};
 pub use server_order::{ServerOrder, SpawnedNamespace};

@@ -16,9 +16,16 @@ const MAX_DECODED_BYTES: usize = 4 * MAX_PAYLOAD_BYTES;
 /// # Errors
 /// Errors of write(2); [`ErrorKind::InvalidInput`] if the message is too long.
 pub fn write_message(to: &mut impl Write, message: &impl Encode) -> io::Result<()> {
-    let frame = encode_within(message, MAX_PAYLOAD_BYTES).ok_or(ErrorKind::InvalidInput)?;
-    to.write_all(&frame)?;
+    to.write_all(&encode_message(message)?)?;
     to.flush()
+}
+
+/// Returns the bytes that [`write_message`] writes.
+///
+/// # Errors
+/// `InvalidInput` if the message is too long.
+pub fn encode_message(message: &impl Encode) -> io::Result<Vec<u8>> {
+    Ok(encode_within(message, MAX_PAYLOAD_BYTES).ok_or(ErrorKind::InvalidInput)?)
 }
 
 /// Reading end of a pipe.

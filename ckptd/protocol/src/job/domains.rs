@@ -6,7 +6,7 @@ use crate::{Domain, Node};
 use std::collections::BTreeMap;
 
 /// Failure domains of the nodes, and the domains that have lost a node.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Domains {
     domain_of_node: BTreeMap<Node, Domain>,
     failed: Vec<Domain>,

@@ -53,7 +53,7 @@ impl Job {
     ///
     /// The death of a guardian before it joins is not reported.
     pub(super) fn end_if_guardians_missing(&mut self) {
-        if self.now >= JOIN_TIMEOUT {
+        if self.now >= self.gathers_since + JOIN_TIMEOUT {
             let (all, joined, time) = (
                 self.workers + self.spares,
                 self.joined_guardians(),

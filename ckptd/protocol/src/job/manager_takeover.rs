@@ -11,6 +11,35 @@ use understudy_catalogue::{exit_status, message};
 use understudy_numbers::{Guardian, ProcessNumber};
 
 impl Job {
+    /// Returns the job as another manager would begin with it at `now`.
+    ///
+    /// The manager of another node was replaced, so that messages of its processes and orders to
+    /// them may be lost. All living guardians report their processes again.
+    #[must_use]
+    pub fn begin_again(&self, now: Duration) -> Job {
+        let all = (0..self.workers + self.spares).map(Guardian);
+        let is_dead = |it: &Guardian| match self.phase {
+            // Guardians may not have joined yet.
+            Phase::Gathering => self.absent.contains(it),
+            _ => !self.guardians.contains(it),
+        };
+        Job {
+            follows_manager: true,
+            gathers_since: now,
+            absent: all.filter(is_dead).collect(),
+            domains: self.domains.clone(),
+            // Processes of lost nodes are not reported, and their numbers must not be used again.
+            next_number: self.next_number,
+            generation: self.generation,
+            failed_generations: self.failed_generations,
+            fruitless_generations: self.fruitless_generations,
+            restarts: self.restarts,
+            failed_at: self.failed_at,
+            now,
+            ..Job::new(self.workers, self.spares).with_replenishing(self.replenishes)
+        }
+    }
+
     /// Handles guardians that have died before all had joined.
     pub(super) fn guardians_died_early(&mut self, guardians: &[Guardian]) {
         if !self.follows_manager {
@@ -39,8 +68,8 @@ impl Job {
                 .any(|(_, history)| history.was_in_generation && history.generation > ended)
         };
         let began_after_end = ended.is_some_and(has_begun_after);
-        self.generation = last.unwrap_or_default();
-        let first = self.workers + self.spares;
+        self.generation = self.generation.max(last.unwrap_or_default());
+        let first = self.next_number.max(self.workers + self.spares);
         self.next_number = earlier
             .keys()
             .last()

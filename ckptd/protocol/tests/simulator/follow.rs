@@ -1,8 +1,10 @@
 //! Death of a manager and takeover by another manager.
+//!
+//! On several nodes, the manager that dies is one without the leader, which begins again.
 
-use crate::simulated_process::Stage;
+use crate::simulated_process::{Process, Stage};
 use crate::world::World;
-use understudy_protocol::{Event, Generation, Guardian, Job, ProcessHistory, ToManager};
+use understudy_protocol::{Event, Generation, Guardian, Job, Node, ProcessHistory, ToManager};
 
 impl World {
     /// Replaces the manager by another one after its death.
@@ -18,8 +20,37 @@ impl World {
         }
         self.job = Job::new(self.workers as u32, self.size - self.workers as u32);
         self.job.note_other_manager();
+        self.report_again();
+    }
+
+    /// Replaces the manager of a node without the leader after its death.
+    pub fn begin_again(&mut self, node: Node) {
+        self.managers -= 1;
+        if self.lost.contains(&node) {
+            return;
+        }
+        if self.job.is_over() {
+            let has_exited = |it: &Guardian| self.statuses.contains_key(it);
+            let there = (0..self.size)
+                .map(Guardian)
+                .filter(|&it| self.node(it) == node);
+            for guardian in there.filter(|it| !has_exited(it)).collect::<Vec<_>>() {
+                self.happen_unseen(Event::GuardianJoined(guardian, node));
+            }
+        } else if self.job.is_ending() && self.job.status() != 0 {
+            // Orders to kill processes may be lost.
+            self.lose(node);
+        } else {
+            self.job = self.job.begin_again(self.now);
+            self.report_again();
+        }
+    }
+
+    /// Guardians of living nodes report their processes.
+    fn report_again(&mut self) {
         let mut ended = Vec::new();
-        for (&number, process) in self.processes.iter().filter(|(_, it)| !it.is_forgotten) {
+        let is_known = |it: &Process| !it.is_forgotten && !self.lost.contains(&self.node(it.at));
+        for (&number, process) in self.processes.iter().filter(|(_, it)| is_known(it)) {
             let is_initialized = process.stage != Stage::Starting && process.history.has_used_mpi;
             let known = ProcessHistory {
                 generation: if is_initialized {
@@ -37,6 +68,13 @@ impl World {
             self.begun.clear();
         }
         for guardian in (0..self.size).map(Guardian) {
+            if self.lost.contains(&self.node(guardian)) {
+                // The loss is reported later, or was reported before.
+                if self.news.contains(&self.node(guardian)) {
+                    self.awaited.push(guardian);
+                }
+                continue;
+            }
             for &(number, at, known, _) in ended.iter().filter(|(_, at, ..)| *at == guardian) {
                 self.happen_unseen(Event::ProcessReported(number, at, known));
             }
@@ -44,7 +82,8 @@ impl World {
         }
         for (number, .., ending) in ended {
             let events = self.events.entry(number).or_default();
-            events.retain(|event| matches!(event, Event::Message(..)));
+            let is_read = self.nodes > 1 && self.random.below(2) == 0;
+            events.retain(|event| !is_read && matches!(event, Event::Message(..)));
             let ends = |ending| [Event::Ended(number, ending), Event::OutputClosed(number, 0)];
             events.extend(ending.into_iter().flat_map(ends));
             let process = self.processes.get_mut(&number).expect("a process");

@@ -102,6 +102,22 @@ fn the_job_completes_after_any_failure_on_several_nodes() {
     }
 }
 
+/// Managers of nodes without the leader die, and processes and a node with them.
+#[test]
+fn managers_of_other_nodes_may_die_at_any_moment() {
+    let mut survived = 0;
+    for seed in 0..40_000 {
+        let (spares, kills, managers) =
+            ((seed % 3) as u32, (seed % 5) as u32, 1 + (seed % 4) as u32);
+        let (nodes, losses) = (2 + (seed / 8 % 3) as u32, (seed / 32 % 2) as u32);
+        match play(seed, [4, spares], [kills, managers], [nodes, losses]) {
+            None => survived += 1,
+            Some(lost) => assert!(losses > 0 && !lost.had_copies, "seed {seed}: {lost:?}"),
+        }
+    }
+    assert!(survived > 30_000, "only {survived} jobs have survived");
+}
+
 /// A job with a checkpoint survives the loss of a node at a random moment.
 ///
 /// Without a checkpoint the job may end, because the output of the lost processes is unknown, and

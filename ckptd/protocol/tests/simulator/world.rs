@@ -36,6 +36,8 @@ pub struct World {
     pub lost: BTreeSet<Node>,
     /// Lost nodes that were not reported to the manager yet.
     pub news: Vec<Node>,
+    /// Guardians of lost nodes that should report again.
+    pub awaited: Vec<Guardian>,
     /// Process that was requested to give placement hints.
     pub queried: Option<ProcessNumber>,
     /// Workers of which replicas have existed.
@@ -75,6 +77,7 @@ impl World {
             losses,
             lost: BTreeSet::new(),
             news: Vec::new(),
+            awaited: Vec::new(),
             queried: None,
             kept: BTreeSet::new(),
             is_doomed: false,
@@ -100,14 +103,32 @@ impl World {
         self.is_protected |= matches!(event, Event::Message(_, ToManager::Running { .. }));
         let mut actions = self.job.handle(self.now, event);
         let dies = self.managers > 0 && !actions.is_empty() && self.random.below(20) == 0;
-        if dies {
-            let done = self.random.below(actions.len() as u64 + 1);
-            actions.truncate(done as usize);
+        if !dies {
+            return actions.into_iter().for_each(|action| self.act(action));
         }
+        let done = self.random.below(actions.len() as u64 + 1) as usize;
+        let undone = actions.split_off(done);
         actions.into_iter().for_each(|action| self.act(action));
-        if dies {
-            self.follow();
+        if self.nodes == 1 {
+            return self.follow();
         }
+        // Orders to guardians of other nodes arrive.
+        let node = self.random_node();
+        for action in undone {
+            let arrives = match &action {
+                Action::Order(JobOrder::Guardian { rank, .. }) => self.node(*rank) != node,
+                Action::Order(_) => false,
+                Action::Print(_) => true,
+            };
+            if arrives || self.lost.contains(&node) {
+                self.act(action);
+            }
+        }
+        self.begin_again(node);
+    }
+
+    fn random_node(&mut self) -> Node {
+        Node(self.random.below(u64::from(self.nodes)) as u32)
     }
 
     fn send(&mut self, number: ProcessNumber, event: Event) {
@@ -285,7 +306,7 @@ impl World {
     }
 
     /// Loses a node with its processes, whose messages in transit are lost, too.
-    fn lose(&mut self, node: Node) {
+    pub fn lose(&mut self, node: Node) {
         self.lost.insert(node);
         self.news.push(node);
         for (number, process) in self
@@ -385,7 +406,8 @@ impl World {
         let late: Vec<ProcessNumber> = self
             .events
             .iter()
-            .filter(|(_, it)| !it.is_empty())
+            // Nodes defer messages until all guardians have reported again.
+            .filter(|(_, it)| !it.is_empty() && self.awaited.is_empty())
             .map(|(&it, _)| it)
             .collect();
         let living = |(_, process): &(&ProcessNumber, &Process)| process.stage != Stage::Dead;
@@ -403,13 +425,24 @@ impl World {
             self.happen(Event::Abort(exit_status::RECOVERY_FAILED));
         } else if self.losses > 0 && self.random.below(60) == 0 {
             self.losses -= 1;
-            let node = Node(self.random.below(u64::from(self.nodes)) as u32);
+            let node = self.random_node();
             self.lose(node);
         } else if !self.news.is_empty() && self.random.below(8) == 0 {
             let node = self.news.remove(0);
             self.happen(Event::NodeLost(node, Duration::ZERO));
+            let is_there = |it: &mut Guardian| Node(it.0 % self.nodes) == node;
+            let awaited: Vec<Guardian> = self.awaited.extract_if(.., is_there).collect();
+            for guardian in awaited {
+                self.happen(Event::GuardianDied(guardian));
+            }
         } else if self.managers > 0 && self.random.below(50) == 0 {
-            self.follow();
+            match self.nodes {
+                1 => self.follow(),
+                _ => {
+                    let node = self.random_node();
+                    self.begin_again(node);
+                }
+            }
         } else if self.kills > 0 && self.random.below(25) == 0 {
             self.kills -= 1;
             let victim = self.choose(&living);

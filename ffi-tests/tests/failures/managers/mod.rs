@@ -2,4 +2,5 @@
 
 mod daemon;
 mod manager;
+mod remote_manager;
 mod silent_processes;

@@ -3,6 +3,57 @@
 use super::*;
 use understudy_wire::line::ProcessEnd;
 
+fn joined(rank: u32, had_manager: bool) -> [Report; 2] {
+    let rank = Guardian(rank);
+    let joined = Report::GuardianJoined {
+        rank,
+        workers: 2,
+        spares: 0,
+        replenishes: false,
+        had_manager,
+    };
+    [joined, Report::AllReported { rank }]
+}
+
+/// The node of a guardian is lost before the guardian has reported again.
+#[test]
+fn a_leader_that_begins_again_does_not_wait_for_lost_nodes() {
+    let mut leader = JobLeader::new("n0", &Config::default(), true);
+    leader.join(1, "n1".to_owned());
+    for (node, rank) in [(OWN_NODE, 0), (1, 1)] {
+        let reports = joined(rank, false).into_iter();
+        reports.for_each(|report| leader.handle_report(node, report));
+    }
+    let is_start = |order: &(u32, Order)| {
+        let Order::Job(JobOrder::Guardian { message, .. }) = &order.1 else {
+            return false;
+        };
+        matches!(message, ToGuardian::Start { .. })
+    };
+    assert_eq!(
+        leader
+            .take_orders()
+            .iter()
+            .filter(|it| is_start(it))
+            .count(),
+        2
+    );
+    assert!(leader.begin_again() && !leader.is_deserted());
+    let reports = joined(0, true).into_iter();
+    reports.for_each(|report| leader.handle_report(OWN_NODE, report));
+    assert!(leader.take_orders().is_empty(), "a guardian is missing");
+    assert!(leader.lose(1, Duration::ZERO));
+    // No process was reported, so all are started again where a guardian lives.
+    assert_eq!(
+        leader
+            .take_orders()
+            .iter()
+            .filter(|it| is_start(it))
+            .count(),
+        2
+    );
+}
+
 #[test]
 fn nodes_with_spawned_processes_are_informed_of_a_rollback() {
     let mut leader = JobLeader::new("n0", &Config::default(), true);
