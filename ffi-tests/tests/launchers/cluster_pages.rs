@@ -63,7 +63,7 @@ fn the_script_of_the_time_limits_page_continues_until_the_program_has_finished()
     let script = page_scripts::below(TIME_LIMITS, "# Time limits").remove(0);
     let commands = Commands::new();
     commands.add("module", SHORT_TIME);
-    let job = chatter().spares(2).hosts(&HOSTS).interval("0.2s");
+    let job = chatter().spares(2).hosts(&HOSTS);
     let allocation = Allocation::of_script(&script, commands.path());
     let mut outcome = job.in_allocation(allocation, &[]).run();
     outcome.assert_success();
