@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use understudy_catalogue::ExitStatus;
 use understudy_catalogue::exit_status::EXIT_STATUSES;
 
@@ -148,6 +149,35 @@ fn every_exit_status_has_a_section() {
         let row = format!("\n| {status} | ");
         assert!(page.contains(&heading) || page.contains(&row), "{status}");
     }
+}
+
+/// Returns the option that a line of a help text or a row of a table begins with.
+fn option(line: &str) -> Option<&str> {
+    let (before, after) = line.split_once("--")?;
+    let before = before.trim_start_matches(['|', ' ', '`']);
+    let name = after.split(|it: char| it != '-' && !it.is_ascii_lowercase());
+    let name = name.take(1).find(|it| !it.starts_with('-'))?;
+    ["", "-n, ", "-n`, `"].contains(&before).then_some(name)
+}
+
+/// The page of `understudy run` has each option that is no setting.
+#[test]
+fn options_without_a_variable_have_a_row() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_understudy"));
+    let help = command.args(["run", "--help"]).output().unwrap().stdout;
+    let help = String::from_utf8(help).unwrap();
+    let (own, settings) = help.split_once("\nSettings:\n").unwrap();
+    assert!(settings.contains("--spares"), "{help}");
+    let own = own.split("\nOptions:\n").nth(1).unwrap().lines();
+    let options: BTreeSet<&str> = own.filter_map(option).filter(|it| *it != "help").collect();
+    let page = std::fs::read_to_string(root().join("docs/run/understudy-run.md")).unwrap();
+    let section = page
+        .split("\n## Options without a variable\n")
+        .nth(1)
+        .unwrap();
+    let section = section.split("\n## ").next().unwrap();
+    let rows = section.lines().filter(|line| line.starts_with('|'));
+    assert_eq!(rows.filter_map(option).collect::<BTreeSet<_>>(), options);
 }
 
 /// Adds the files and folders below a folder, without build outputs.
