@@ -151,7 +151,7 @@ fn every_exit_status_has_a_section() {
     }
 }
 
-/// Returns the option that a line of a help text or a row of a table begins with.
+/// Returns the option at the beginning of a line of a help text or table.
 fn option(line: &str) -> Option<&str> {
     let (before, after) = line.split_once("--")?;
     let before = before.trim_start_matches(['|', ' ', '`']);
