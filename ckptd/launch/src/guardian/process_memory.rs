@@ -1,8 +1,8 @@
 //! Memory of a process, in which its last MPI call is found.
 //!
-//! The memory is read through `/proc/PID/mem`, which a parent may open (ptrace(2), "Ptrace access
-//! mode checking"). Every call of the program removes a mark in that memory, which each sample sets
-//! again. So calls are noticed although the process does nothing for this purpose.
+//! A parent may read and write the memory (ptrace(2), "Ptrace access mode checking"). Every call of
+//! the program removes a mark in that memory, which each sample sets again. So calls are noticed
+//! although the process does nothing for this purpose.
 
 use super::mapped_files::{MappedFile, MappedFiles};
 use framehop::FrameAddress;
@@ -70,6 +70,11 @@ pub struct ProgramRegisters {
 
 /// Memory of a process, with the addresses of its last call.
 pub struct ProcessMemory {
+    pid: u32,
+    /// `/proc/PID/mem`, for the mark and the bytes beside the mark, which every call writes.
+    ///
+    /// After execve(2) nothing can be read or written through the file (proc_pid_mem(5)), so the
+    /// next program of the process keeps its bytes.
     file: File,
     addresses: CallAddressesOfPage,
 }
@@ -83,15 +88,39 @@ impl ProcessMemory {
             .read(true)
             .write(true)
             .open(format!("/proc/{pid}/mem"))?;
-        Ok(ProcessMemory { file, addresses })
+        Ok(ProcessMemory {
+            pid,
+            file,
+            addresses,
+        })
     }
 
-    /// Reads bytes.
+    /// Reads bytes, which may belong to a file on a file system that does not answer.
+    ///
+    /// Only this thread then waits. process_vm_readv(2) lets the kernel release the lock of the
+    /// process's mappings while the kernel reads the file (`process_vm_rw_single_vec` of Linux
+    /// passes `locked` to `pin_user_pages_remote`; `maybe_unlock_mmap_for_io`, since Linux 5.1).
+    /// pread(2) of `/proc/PID/mem` keeps that lock (`__access_remote_vm`), so that the process
+    /// waits in its next mmap(2). With a FUSE file system that does not answer, mmap(2) took less
+    /// than 1 ms beside the former and did not return beside the latter (Linux 6.18).
     ///
     /// # Errors
-    /// Errors of pread(2), for example if nothing is mapped at the address.
+    /// Errors of process_vm_readv(2), for example if nothing is mapped at the address.
+    #[allow(unsafe_code)]
     pub fn read(&self, address: u64, bytes: &mut [u8]) -> io::Result<()> {
-        self.file.read_exact_at(bytes, address)
+        let length = bytes.len();
+        let vector = |base: *mut u8| libc::iovec {
+            iov_base: base.cast(),
+            iov_len: length,
+        };
+        let (to, from) = (vector(bytes.as_mut_ptr()), vector(address as *mut u8));
+        // SAFETY: the kernel writes to `bytes`, and checks the address in the other process.
+        let count = unsafe { libc::process_vm_readv(self.pid as i32, &to, 1, &from, 1, 0) };
+        match usize::try_from(count) {
+            Err(_) => Err(io::Error::last_os_error()),
+            Ok(count) if count < length => Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(_) => Ok(()),
+        }
     }
 
     /// # Errors
@@ -108,7 +137,7 @@ impl ProcessMemory {
     /// Errors of pread(2) and pwrite(2).
     pub fn sample(&self) -> io::Result<CallSample> {
         let mut state = [0; 3];
-        self.read(self.addresses.state, &mut state)?;
+        self.file.read_exact_at(&mut state, self.addresses.state)?;
         let [_, mark, is_in_call] = state;
         if mark == 0 {
             self.file.write_all_at(&[1], self.addresses.state + MARK)?;
@@ -218,5 +247,27 @@ mod tests {
         let here = a_function_of_this_process_has_a_place as fn() as usize as u64;
         let place = memory.place(&MappedFiles::read(own), here);
         assert!(place.is_some_and(|place| place.contains("+0x")));
+    }
+
+    /// Shows which way of the kernel reads: `/proc/PID/mem` ignores access rights.
+    #[test]
+    #[allow(unsafe_code)]
+    fn memory_is_read_in_the_way_that_releases_the_lock_of_the_mappings() {
+        const PAGE: usize = 4096;
+        let flags = rustix::mm::MapFlags::PRIVATE;
+        let none = rustix::mm::ProtFlags::empty();
+        // SAFETY: a new mapping, which is unmapped below.
+        let page = unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), PAGE, none, flags) };
+        let page = page.expect("mmap(2)");
+        let memory = ProcessMemory::without_calls(std::process::id()).expect("own memory");
+        let mut bytes = [0; 8];
+        assert!(memory.file.read_exact_at(&mut bytes, page as u64).is_ok());
+        let error = memory.read(page as u64, &mut bytes);
+        let error = error.expect_err("no access right");
+        assert_eq!(error.raw_os_error(), Some(libc::EFAULT));
+        let own = 7_u64;
+        assert_eq!(memory.word(&raw const own as u64).ok(), Some(7));
+        // SAFETY: the mapping of this test.
+        unsafe { rustix::mm::munmap(page, PAGE) }.expect("munmap(2)");
     }
 }
