@@ -4,6 +4,7 @@ use rustix::process::{Pid, Signal};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
+use understudy_formats::proc_maps::MappedFiles;
 
 /// Environment variable that identifies the processes of a job.
 ///
@@ -183,11 +184,11 @@ pub fn proportional_memory(pid: u32) -> Option<u64> {
 
 /// Files below /dev/shm that a process has mapped and that were not removed.
 pub fn mapped_shared_memory(pid: u32) -> Vec<String> {
-    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
-    let paths = maps
-        .lines()
-        .filter_map(|line| line.find("/dev/shm/").map(|at| line[at..].to_owned()));
-    paths.filter(|path| !path.ends_with(" (deleted)")).collect()
+    let mapped = MappedFiles::read(pid);
+    let paths = mapped.paths().map(|path| path.display().to_string());
+    paths
+        .filter(|path| path.starts_with("/dev/shm/") && !path.ends_with(" (deleted)"))
+        .collect()
 }
 
 /// Current content of the random bytes of a process (getauxval(3): AT_RANDOM).

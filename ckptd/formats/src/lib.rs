@@ -7,10 +7,11 @@
 //! * [`duration`]: durations in settings and warnings;
 //! * [`epochs`], [`pages`]: checkpoint files on disk, and lists of pages;
 //! * [`events`]: the event file of each rank, and its reader;
+//! * [`function_names`]: functions at addresses of ELF files, and their names in the source;
 //! * [`host`]: the name of the host;
 //! * [`network_devices`]: devices that write into memory by themselves;
 //! * [`private_directories`]: directories of one user, in memory and elsewhere;
-//! * [`proc_file`], [`proc_stat`]: readers of files in /proc;
+//! * [`proc_file`], [`proc_maps`], [`proc_stat`]: readers of files in /proc;
 //! * [`process_segments`]: shared memory that libraries name after a process;
 //! * [`warning`]: warnings of expected failures;
 //! * [`worker_output`]: files with the standard output of workers.
@@ -24,11 +25,13 @@ pub mod duration;
 pub mod epochs;
 pub mod events;
 pub mod failure_rate;
+pub mod function_names;
 pub mod host;
 pub mod network_devices;
 pub mod pages;
 pub mod private_directories;
 pub mod proc_file;
+pub mod proc_maps;
 pub mod proc_stat;
 pub mod process_segments;
 pub mod warning;

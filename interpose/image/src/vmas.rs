@@ -6,9 +6,9 @@ use super::pages::AddrRange;
 use bincode::{Decode, Encode};
 use std::fs::File;
 use std::io::{self, Read};
+use understudy_formats::proc_maps::MapsLine;
 
-/// Suffix that the kernel appends to the path of a removed file (proc(5)).
-pub const REMOVED: &[u8] = b" (deleted)";
+pub use understudy_formats::proc_maps::REMOVED;
 
 /// Access rights of a mapping.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
@@ -185,56 +185,20 @@ pub fn parse(text: &[u8]) -> Result<Vec<Vma>, MapsError> {
 }
 
 fn parse_line(line: &[u8]) -> Option<Vma> {
-    let mut rest = line;
-    let start = number(&mut rest, 16, b'-')?;
-    let end = number(&mut rest, 16, b' ')?;
-    let (perms, tail) = rest.split_at_checked(5)?;
-    rest = tail;
-    let offset = number(&mut rest, 16, b' ')?;
-    let major = number(&mut rest, 16, b':')?;
-    let minor = number(&mut rest, 16, b' ')?;
-    let inode = number(&mut rest, 10, b' ').or_else(|| number(&mut rest, 10, b'\n'))?;
+    let line = MapsLine::parse(line)?;
     Some(Vma {
-        range: AddrRange::new(start, end),
+        range: AddrRange::new(line.range.start, line.range.end),
         prot: Prot {
-            read: perms[0] == b'r',
-            write: perms[1] == b'w',
-            exec: perms[2] == b'x',
+            read: line.is_readable,
+            write: line.is_writable,
+            exec: line.is_executable,
         },
-        shared: perms[3] == b's',
-        offset,
-        dev: (u32::try_from(major).ok()?, u32::try_from(minor).ok()?),
-        inode,
-        path: unescape(rest.trim_ascii_start()),
+        shared: line.is_shared,
+        offset: line.offset,
+        dev: line.device,
+        inode: line.inode,
+        path: line.path().into_owned(),
     })
-}
-
-/// Reads digits up to `stop` or the line's end, and removes both from `rest`.
-fn number(rest: &mut &[u8], radix: u32, stop: u8) -> Option<u64> {
-    let len = rest.iter().position(|&b| b == stop).unwrap_or(rest.len());
-    let mut value: u64 = 0;
-    for &b in &rest[..len] {
-        let digit = char::from(b).to_digit(radix)?;
-        value = value.checked_mul(radix.into())?.checked_add(digit.into())?;
-    }
-    *rest = rest.get(len + 1..).unwrap_or(&[]);
-    (len > 0).then_some(value)
-}
-
-/// Replaces `\012`, the kernel's only escape in file names, by a newline.
-fn unescape(name: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(name.len());
-    let mut rest = name;
-    while let Some((&first, tail)) = rest.split_first() {
-        if let Some(tail) = rest.strip_prefix(b"\\012") {
-            out.push(b'\n');
-            rest = tail;
-        } else {
-            out.push(first);
-            rest = tail;
-        }
-    }
-    out
 }
 
 #[cfg(test)]
@@ -243,18 +207,25 @@ mod tests {
 
     #[test]
     fn lines_are_parsed() {
-        let text = b"55d0c000-55d0e000 r-xp 00002000 fe:01 1234    /tmp/a b\\012c (deleted)\n\
+        let text = b"55d0c000-55d0e000 r-xp 00002000 fe:01 1234    /tmp/a\n\
             7f00-8f00 rw-s 00000000 00:05 7\n\
             ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0  [vsyscall]\n";
         let all = parse(text).unwrap();
-        assert_eq!(all[0].range, AddrRange::new(0x55d0_c000, 0x55d0_e000));
-        assert_eq!(all[0].path, b"/tmp/a b\nc (deleted)");
-        assert_eq!(
-            (all[0].dev, all[0].inode, all[0].offset),
-            ((0xfe, 1), 1234, 0x2000)
-        );
-        assert!(all[0].prot.exec && !all[0].prot.write && !all[0].shared);
-        assert!(all[1].shared && all[1].path.is_empty() && all[1].inode == 7);
+        let file = Vma {
+            range: AddrRange::new(0x55d0_c000, 0x55d0_e000),
+            prot: Prot {
+                read: true,
+                write: false,
+                exec: true,
+            },
+            shared: false,
+            offset: 0x2000,
+            dev: (0xfe, 1),
+            inode: 1234,
+            path: b"/tmp/a".to_vec(),
+        };
+        assert_eq!(all[0], file);
+        assert!(all[1].shared && all[1].prot.write && all[1].path.is_empty());
         assert_eq!(owner_by_name(&all[2]), Owner::Kernel);
         assert!(parse(b"nonsense").is_err());
     }

@@ -20,7 +20,6 @@ mod clock_sources;
 mod format;
 mod inputs;
 mod journal_state;
-mod names;
 pub mod phase_end;
 mod phase_recording;
 mod recorder;

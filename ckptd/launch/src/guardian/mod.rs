@@ -12,7 +12,6 @@ mod launcher_position;
 mod launchers;
 mod leader_address;
 mod manager_watch;
-mod mapped_files;
 mod memory_kills;
 mod passed_signals;
 mod process_memory;

@@ -4,7 +4,6 @@
 //! the program removes a mark in that memory, which each sample sets again. So calls are noticed
 //! although the process does nothing for this purpose.
 
-use super::mapped_files::{MappedFile, MappedFiles};
 use framehop::FrameAddress;
 use rustix::io::pread;
 use std::fs::{File, OpenOptions};
@@ -12,7 +11,7 @@ use std::io;
 use std::mem::offset_of;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use understudy_formats::proc_maps::{MappedFile, MappedFiles};
 use understudy_protocol::CallSample;
 use understudy_wire::line::{CallAddresses, FRAME_BYTES, SharedPage};
 
@@ -95,14 +94,15 @@ impl ProcessMemory {
         })
     }
 
-    /// Reads bytes, which may belong to a file on a file system that does not answer.
+    /// Reads bytes without a lock that the process needs.
     ///
-    /// Only this thread then waits. process_vm_readv(2) lets the kernel release the lock of the
-    /// process's mappings while the kernel reads the file (`process_vm_rw_single_vec` of Linux
-    /// passes `locked` to `pin_user_pages_remote`; `maybe_unlock_mmap_for_io`, since Linux 5.1).
-    /// pread(2) of `/proc/PID/mem` keeps that lock (`__access_remote_vm`), so that the process
-    /// waits in its next mmap(2). With a FUSE file system that does not answer, mmap(2) took less
-    /// than 1 ms beside the former and did not return beside the latter (Linux 6.18).
+    /// The bytes may belong to a file on a file system that does not answer. Then only this thread
+    /// waits: process_vm_readv(2) lets the kernel release the lock of the process's mappings while
+    /// it reads the file (process_vm_rw_single_vec of Linux passes `locked` to
+    /// pin_user_pages_remote; maybe_unlock_mmap_for_io, since Linux 5.1). pread(2) of
+    /// `/proc/PID/mem` keeps that lock (__access_remote_vm), so that the process waits in its next
+    /// mmap(2). With a FUSE file system that does not answer, mmap(2) took less than 1 ms beside
+    /// the former and did not return beside the latter (Linux 6.18).
     ///
     /// # Errors
     /// Errors of process_vm_readv(2), for example if nothing is mapped at the address.
@@ -210,7 +210,7 @@ impl ProcessMemory {
     /// Returns file and offset of an address in the process, for addr2line(1).
     pub fn place(&self, files: &MappedFiles, address: u64) -> Option<String> {
         let file = files.at(address)?;
-        let name = Path::new(file.path).file_name()?.to_string_lossy();
+        let name = file.path.file_name()?.to_string_lossy();
         Some(format!(
             "{name}+{:#x}",
             address - self.base_of_addresses(&file)
@@ -222,9 +222,9 @@ impl ProcessMemory {
     /// The type of the file is read from memory, because its file system may not answer.
     pub fn base_of_addresses(&self, file: &MappedFile<'_>) -> u64 {
         let mut kind = [0; 2];
-        let read = self.read(file.range.start + TYPE_OFFSET, &mut kind);
+        let read = self.read(file.start + TYPE_OFFSET, &mut kind);
         let is_fixed = read.is_ok() && u16::from_ne_bytes(kind) == ET_EXEC;
-        if is_fixed { 0 } else { file.range.start }
+        if is_fixed { 0 } else { file.start }
     }
 }
 

@@ -1,11 +1,11 @@
 //! Samples of a process: its state in the kernel, and its last MPI call.
 
-use super::mapped_files::MappedFiles;
 use super::process_memory::{CallAddressesOfPage, ProcessMemory};
 use super::stack_walk::walk;
 use std::io;
 use std::os::fd::AsFd;
 use std::time::Duration;
+use understudy_formats::proc_maps::MappedFiles;
 use understudy_formats::proc_stat;
 use understudy_protocol::{InactivityKind, ProcessSample, ProcessState};
 use understudy_wire::line::{Activity, CallPlace, StackFrame};

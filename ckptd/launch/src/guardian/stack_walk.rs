@@ -4,12 +4,12 @@
 //! are in the frame of the call; otherwise the kernel reports the stack pointer and the program
 //! counter of a process that does not run (proc_pid_syscall(5)).
 
-use super::mapped_files::{MappedFile, MappedFiles};
 use super::process_memory::{ProcessMemory, ProgramRegisters};
 use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
 use framehop::{ExplicitModuleSectionInfo, FrameAddress, Module, Unwinder};
 use std::collections::BTreeSet;
 use std::ops::Range;
+use understudy_formats::proc_maps::{MappedFile, MappedFiles};
 use understudy_wire::line::StackFrame;
 
 /// Largest number of frames that are returned.
@@ -66,10 +66,10 @@ fn unwind(
             break;
         };
         frames.push(StackFrame {
-            path: file.path.to_owned(),
+            path: file.path.to_string_lossy().into_owned(),
             offset: address.address() - memory.base_of_addresses(&file),
         });
-        if known.insert(file.range.start)
+        if known.insert(file.start)
             && let Some(module) = module(memory, &file)
         {
             unwinder.add_module(module);
@@ -133,7 +133,7 @@ fn probable_frame_pointer(
 ///
 /// The file itself is not opened, because its file system may not answer.
 fn module(memory: &ProcessMemory, file: &MappedFile<'_>) -> Option<Module<Vec<u8>>> {
-    let base = file.range.start;
+    let base = file.start;
     let headers = program_headers(memory, base)?;
     let loaded = |header: &&ProgramHeader| header.kind == PT_LOAD;
     let lowest = headers
@@ -175,8 +175,8 @@ fn module(memory: &ProcessMemory, file: &MappedFile<'_>) -> Option<Module<Vec<u8
         ..ExplicitModuleSectionInfo::default()
     };
     Some(Module::new(
-        file.path.to_owned(),
-        file.range.clone(),
+        file.path.to_string_lossy().into_owned(),
+        file.start..file.end,
         bias,
         sections,
     ))

@@ -11,6 +11,7 @@ use crate::Error;
 use std::ffi::{CStr, CString, c_char};
 use std::path::{Path, PathBuf};
 use std::ptr;
+use understudy_formats::proc_maps::MappedFiles;
 use understudy_formats::proc_stat;
 
 /// Scope of data for processes of any node (PMIX_GLOBAL).
@@ -130,10 +131,8 @@ impl Drop for PmixClient {
 fn libpmix_of_launcher() -> Option<PathBuf> {
     let mut pid = std::os::unix::process::parent_id();
     while pid > 0 {
-        let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
-        let mut files = maps
-            .lines()
-            .filter_map(|line| Some(Path::new(&line[line.find('/')?..])));
+        let mapped = MappedFiles::read(pid);
+        let mut files = mapped.paths();
         let is_libpmix = |file: &&Path| {
             let name = file.file_name().unwrap_or_default().to_string_lossy();
             name.starts_with("libpmix") && name.contains(".so.2")

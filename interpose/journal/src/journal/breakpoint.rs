@@ -4,13 +4,13 @@
 //! code is not changed.
 #![allow(unsafe_code)]
 
-use super::names;
 use object::{Object, ObjectSymbol, SymbolKind};
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use understudy_formats::function_names::denotes;
 use understudy_image::vmas;
 
 const PERF_TYPE_BREAKPOINT: u32 = 5;
@@ -134,7 +134,7 @@ fn symbol_of(file: &object::File, name: &str) -> Result<u64, BreakpointError> {
     // A constructor may have several symbols with one address.
     let addresses: BTreeSet<u64> = functions()
         .filter(|symbol| {
-            let is_denoted = |symbol_name| names::denotes(name, symbol_name);
+            let is_denoted = |symbol_name| denotes(name, symbol_name);
             symbol.kind() == SymbolKind::Text && symbol.name().is_ok_and(is_denoted)
         })
         .map(|symbol| symbol.address())

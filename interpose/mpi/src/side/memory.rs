@@ -3,9 +3,12 @@
 
 use super::mpi_zone::is_mpi;
 use super::side_error::ResetError;
-use std::ffi::{c_int, c_void};
+use std::ffi::{OsStr, c_int, c_void};
 use std::io;
 use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use understudy_formats::proc_maps::{MapsLine, REMOVED};
 
 const PAGE: usize = 4096;
 const WORD: usize = size_of::<u64>();
@@ -18,43 +21,33 @@ struct Mapping {
     is_shared: bool,
     is_anonymous: bool,
     /// Path of shared memory, by which other processes can open the memory.
-    segment: Option<String>,
+    segment: Option<PathBuf>,
 }
 
 /// Directory with the names of shared memory (shm_open(3)).
 const SHARED_MEMORY_DIRECTORY: &str = "/dev/shm/";
 
-fn parse(line: &str) -> Option<Mapping> {
-    let mut words = line.split_ascii_whitespace();
-    let (start, end) = words.next()?.split_once('-')?;
-    let number = |text| usize::from_str_radix(text, 16).ok();
-    let flags = words.next()?.as_bytes();
-    let bit = |index: usize, letter: u8, bit: c_int| {
-        if flags.get(index) == Some(&letter) {
-            bit
-        } else {
-            0
-        }
-    };
-    let inode = words.nth(2)?;
-    let name = words
-        .next()
-        .filter(|name| name.starts_with(SHARED_MEMORY_DIRECTORY) && words.next().is_none());
+fn parse(line: &[u8]) -> Option<Mapping> {
+    let line = MapsLine::parse(line)?;
+    let bit_if = |is_allowed: bool, bit: c_int| if is_allowed { bit } else { 0 };
+    let path = line.path();
+    let is_segment =
+        path.starts_with(SHARED_MEMORY_DIRECTORY.as_bytes()) && !path.ends_with(REMOVED);
     Some(Mapping {
-        range: number(start)?..number(end)?,
-        protection: bit(0, b'r', libc::PROT_READ)
-            | bit(1, b'w', libc::PROT_WRITE)
-            | bit(2, b'x', libc::PROT_EXEC),
-        is_shared: flags.get(3) == Some(&b's'),
-        is_anonymous: inode == "0",
-        segment: name.map(str::to_owned),
+        range: line.range.start as usize..line.range.end as usize,
+        protection: bit_if(line.is_readable, libc::PROT_READ)
+            | bit_if(line.is_writable, libc::PROT_WRITE)
+            | bit_if(line.is_executable, libc::PROT_EXEC),
+        is_shared: line.is_shared,
+        is_anonymous: line.inode == 0,
+        segment: is_segment.then(|| OsStr::from_bytes(&path).into()),
     })
 }
 
 /// Returns the mappings of the MPI side, in ascending order.
 fn mappings() -> Result<Vec<Mapping>, ResetError> {
-    let text = std::fs::read_to_string("/proc/self/maps").map_err(ResetError::Mappings)?;
-    let all = text.lines().filter_map(parse);
+    let text = std::fs::read("/proc/self/maps").map_err(ResetError::Mappings)?;
+    let all = text.split(|&byte| byte == b'\n').filter_map(parse);
     Ok(all.filter(|mapping| is_mpi(mapping.range.start)).collect())
 }
 

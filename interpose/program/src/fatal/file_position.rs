@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use std::ffi::c_int;
+use understudy_formats::proc_maps::MapsLine;
 use understudy_relay::NAME_LEN;
 
 /// An offset in a file, and the file's name.
@@ -32,46 +33,23 @@ pub fn find(addresses: &[u64], positions: &mut [FilePosition]) {
         let Some(map) = MapsLine::parse(line) else {
             return;
         };
+        let Some(name) = file_name(map.escaped_path) else {
+            return;
+        };
         for (&address, position) in addresses.iter().zip(positions.iter_mut()) {
-            if (map.start..map.end).contains(&address) {
-                position.offset = address - map.start + map.offset;
-                position.length = map.name.len().min(NAME_LEN);
-                position.name[..position.length].copy_from_slice(&map.name[..position.length]);
+            if map.range.contains(&address) {
+                position.offset = address - map.range.start + map.offset;
+                position.length = name.len().min(NAME_LEN);
+                position.name[..position.length].copy_from_slice(&name[..position.length]);
             }
         }
     });
 }
 
-/// Line of /proc/self/maps.
-struct MapsLine<'a> {
-    start: u64,
-    end: u64,
-    offset: u64,
-    name: &'a [u8],
-}
-
-impl MapsLine<'_> {
-    /// Parses `start-end access offset device inode path`; `None` for other lines.
-    fn parse(line: &[u8]) -> Option<MapsLine<'_>> {
-        let path = &line[line.iter().position(|&byte| byte == b'/')?..];
-        let mut fields = line.split(|&byte| byte == b' ');
-        let range = fields.next()?;
-        let dash = range.iter().position(|&byte| byte == b'-')?;
-        Some(MapsLine {
-            start: number(&range[..dash])?,
-            end: number(&range[dash + 1..])?,
-            offset: number(fields.nth(1)?)?,
-            name: path.rsplit(|&byte| byte == b'/').next()?,
-        })
-    }
-}
-
-/// Parses a hexadecimal number.
-fn number(digits: &[u8]) -> Option<u64> {
-    digits.iter().try_fold(0u64, |sum, &digit| {
-        let digit = char::from(digit).to_digit(16)?;
-        Some(sum << 4 | u64::from(digit))
-    })
+/// Returns the name of a file without directories; `None` for names such as `[heap]`.
+fn file_name(path: &[u8]) -> Option<&[u8]> {
+    let slash = path.iter().rposition(|&byte| byte == b'/')?;
+    Some(&path[slash + 1..])
 }
 
 /// Calls `act` for each line of /proc/self/maps.
@@ -148,11 +126,9 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_understood() {
-        let line = b"7f00-7fff r-xp 00001000 fe:00 1234    /usr/lib/a b.so";
-        let map = MapsLine::parse(line).unwrap();
-        assert_eq!((map.start, map.end, map.offset), (0x7f00, 0x7fff, 0x1000));
-        assert_eq!(map.name, b"a b.so");
-        assert!(MapsLine::parse(b"7f00-7fff rw-p 00000000 00:00 0 [heap]").is_none());
+    fn names_of_files_have_no_directories() {
+        assert_eq!(file_name(b"/opt/a b.so"), Some(&b"a b.so"[..]));
+        assert_eq!(file_name(b"[heap]"), None);
+        assert_eq!(file_name(b""), None);
     }
 }

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use understudy_formats::events::{Epoch, Kind, Role};
 use understudy_formats::host::host_name;
+use understudy_formats::proc_maps::MappedFiles;
 use understudy_launch::starter::BatchSystem;
 use understudy_report::{Event, Job, Live, Process, bytes};
 
@@ -313,18 +314,15 @@ fn resident_most(processes: &[&Process], has_role: impl Fn(Role) -> bool) -> u64
 ///
 /// The dependencies of the executable are not enough: an interpreter loads MPI through a module.
 fn mpi_library(pid: u32) -> Option<String> {
-    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
-    maps.lines().find_map(file_of_mpi).map(str::to_owned)
+    let mapped = MappedFiles::read(pid);
+    let library = mapped.paths().find(|path| is_mpi(path))?;
+    Some(library.to_string_lossy().into_owned())
 }
 
-fn file_of_mpi(line: &str) -> Option<&str> {
-    let path = &line[line.find('/')?..];
-    let name = path.rsplit('/').next()?;
+fn is_mpi(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
     let stems = ["libmpi.so.", "libmpich.so.", "libmpi_abi.so."];
-    stems
-        .iter()
-        .any(|stem| name.starts_with(stem))
-        .then_some(path)
+    stems.iter().any(|stem| name.starts_with(stem))
 }
 
 /// Returns resident memory: `RssAnon` and `RssShmem` of `/proc/PID/status` (proc(5)).
@@ -399,13 +397,11 @@ mod tests {
 
     #[test]
     fn the_mapped_mpi_library_is_found() {
-        let line = |path: &str| format!("200000-201000 r-xp 00000000 fe:01 42      {path}");
-        let found = |path: &str| file_of_mpi(&line(path)).map(str::to_owned);
         for mpi in ["/opt/a b/libmpi.so.40.40.7", "/usr/lib/libmpich.so.12.1"] {
-            assert_eq!(found(mpi).as_deref(), Some(mpi));
+            assert!(is_mpi(Path::new(mpi)), "{mpi}");
         }
-        assert_eq!(found("/usr/lib/libmpi_cxx.so.40"), None);
-        assert_eq!(found("[heap]"), None);
+        assert!(!is_mpi(Path::new("/usr/lib/libmpi_cxx.so.40")));
+        assert_eq!(mpi_library(std::process::id()), None);
     }
 
     #[test]

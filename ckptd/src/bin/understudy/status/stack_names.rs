@@ -1,11 +1,10 @@
 //! Names of functions on the stacks of ranks.
 
-use cpp_demangle::{DemangleOptions, Symbol};
-use object::read::elf::ElfFile64;
-use object::{Endianness, Object, ObjectSymbol, SymbolKind};
+use object::File;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
+use understudy_formats::function_names::functions_at;
 use understudy_launch::StackFrame;
 
 /// Limit of files whose symbols are read.
@@ -49,29 +48,21 @@ fn read_in_time(path: String) -> Option<Vec<u8>> {
 
 /// Returns the name of the function that contains an address of an ELF file.
 fn function_at(bytes: &[u8], address: u64) -> Option<String> {
-    let file = ElfFile64::<Endianness>::parse(bytes).ok()?;
-    let contains = |symbol: &object::read::elf::ElfSymbol64<'_, '_>| {
-        let offset = address.checked_sub(symbol.address());
-        symbol.kind() == SymbolKind::Text && offset.is_some_and(|offset| offset < symbol.size())
-    };
-    let mut symbols = file.symbols().chain(file.dynamic_symbols());
-    let symbol = symbols.find(contains)?;
-    let name = symbol.name().ok()?;
-    let options = DemangleOptions::new().no_params().no_return_type();
-    let readable = Symbol::new(name).ok();
-    let readable = readable.and_then(|it| it.demangle_with_options(&options).ok());
-    Some(readable.unwrap_or_else(|| name.to_owned()))
+    let file = File::parse(bytes).ok()?;
+    let function = functions_at(&file, &[address]).into_iter().next()??;
+    Some(function.name().into_owned())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use object::{Object, ObjectSymbol};
 
     #[test]
     fn a_function_of_this_program_is_named() {
         let path = std::env::current_exe().expect("a file");
         let bytes = std::fs::read(&path).expect("readable");
-        let file = ElfFile64::<Endianness>::parse(&*bytes).expect("an ELF file");
+        let file = File::parse(&*bytes).expect("an ELF file");
         let symbol = file.symbols().find(|symbol| symbol.name() == Ok("main"));
         let frame = |path: &str| StackFrame {
             path: path.to_owned(),
