@@ -10,6 +10,6 @@ mod parity_tests;
 mod process;
 mod random;
 mod store_tests;
-mod support;
+pub(crate) mod support;
 mod timing;
 mod wire_tests;

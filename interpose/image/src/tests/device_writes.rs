@@ -20,24 +20,43 @@ use understudy_formats::pages::Tracking;
 const PAGES: u64 = 16;
 
 const IORING_OFF_SQ_RING: i64 = 0;
+const IORING_OFF_CQ_RING: i64 = 0x800_0000;
 const IORING_OFF_SQES: i64 = 0x1000_0000;
 const IORING_ENTER_GETEVENTS: u32 = 1;
 const IORING_REGISTER_BUFFERS: u32 = 0;
 const IORING_OP_READ_FIXED: u8 = 4;
 
-/// `struct io_uring_params`, of which only the offsets of the submission ring are read.
+/// `struct io_uring_params`.
 #[repr(C)]
 #[derive(Default)]
 struct RingParameters {
     entries_flags_and_reserved: [u32; 10],
+    submissions: SubmissionOffsets,
+    completions: CompletionOffsets,
+}
+
+/// `struct io_sqring_offsets`.
+#[repr(C)]
+#[derive(Default)]
+struct SubmissionOffsets {
+    head: u32,
+    tail: u32,
+    ring_mask_entries_flags_and_dropped: [u32; 4],
+    array: u32,
+    reserved: [u32; 3],
+}
+
+/// `struct io_cqring_offsets`.
+#[repr(C)]
+#[derive(Default)]
+struct CompletionOffsets {
     head: u32,
     tail: u32,
     ring_mask: u32,
     ring_entries: u32,
-    flags: u32,
-    dropped: u32,
-    array: u32,
-    others: [u32; 13],
+    overflow: u32,
+    entries: u32,
+    reserved: [u32; 4],
 }
 
 /// `struct io_uring_sqe`.
@@ -54,7 +73,56 @@ struct Submission {
     others: [u32; 9],
 }
 
-const _: () = assert!(size_of::<RingParameters>() == 120 && size_of::<Submission>() == 64);
+/// `struct io_uring_cqe`.
+#[repr(C)]
+struct Completion {
+    user_data: u64,
+    /// Number of bytes, or a negative error number.
+    result: i32,
+    flags: u32,
+}
+
+const _: () = assert!(size_of::<RingParameters>() == 120);
+const _: () = assert!(size_of::<Submission>() == 64 && size_of::<Completion>() == 16);
+
+/// Ring of results, which the kernel fills.
+struct CompletionQueue {
+    head: *const AtomicU32,
+    tail: *const AtomicU32,
+    mask: u32,
+    entries: *const Completion,
+}
+
+impl CompletionQueue {
+    fn map(ring: &OwnedFd, offsets: &CompletionOffsets) -> io::Result<CompletionQueue> {
+        let queue = map_ring(ring, IORING_OFF_CQ_RING)?;
+        // SAFETY: the kernel states these offsets in the mapped queue.
+        unsafe {
+            let at = |offset: u32| queue.add(offset as usize);
+            Ok(CompletionQueue {
+                head: at(offsets.head).cast(),
+                tail: at(offsets.tail).cast(),
+                mask: at(offsets.ring_mask).cast::<u32>().read(),
+                entries: at(offsets.entries).cast(),
+            })
+        }
+    }
+
+    /// Removes the next result; `None` if the kernel has not reported any.
+    fn next(&self) -> Option<i32> {
+        // SAFETY: the queue is mapped; the kernel writes an entry before it raises the tail.
+        unsafe {
+            let head = (*self.head).load(Ordering::Relaxed);
+            if head == (*self.tail).load(Ordering::Acquire) {
+                return None;
+            }
+            let entry = self.entries.add((head & self.mask) as usize);
+            let result = (*entry).result;
+            (*self.head).store(head.wrapping_add(1), Ordering::Release);
+            Some(result)
+        }
+    }
+}
 
 /// Stand-in for a network device that has registered a range of memory.
 struct Device {
@@ -62,19 +130,16 @@ struct Device {
     tail: *const AtomicU32,
     array: *mut u32,
     submission: *mut Submission,
+    completions: CompletionQueue,
     range: AddrRange,
 }
 
 impl Device {
-    /// Registers a range, which pins its pages; `None`, with a message, where io_uring is missing.
+    /// Registers a range, which pins its pages; `None`, and a skipped test, without io_uring.
     fn register(range: AddrRange) -> Option<Device> {
-        match Device::try_register(range) {
-            Ok(device) => Some(device),
-            Err(error) => {
-                eprintln!("writes of devices are NOT tested: io_uring is not available: {error}");
-                None
-            }
-        }
+        let device = Device::try_register(range);
+        let reason = |error: &io::Error| skip(&format!("io_uring is not available: {error}"));
+        device.inspect_err(reason).ok()
     }
 
     fn try_register(range: AddrRange) -> io::Result<Device> {
@@ -104,10 +169,13 @@ impl Device {
         // SAFETY: the kernel states these offsets in the mapped queue.
         let (tail, array) = unsafe {
             let at = |offset: u32| queue.add(offset as usize);
-            (at(parameters.tail).cast(), at(parameters.array).cast())
+            let offsets = &parameters.submissions;
+            (at(offsets.tail).cast(), at(offsets.array).cast())
         };
+        let completions = CompletionQueue::map(&ring, &parameters.completions)?;
         Ok(Device {
             ring,
+            completions,
             tail,
             array,
             submission,
@@ -120,7 +188,7 @@ impl Device {
         let length = self.range.len() as u32;
         // SAFETY: the queue and its entry are mapped; the kernel reads them in io_uring_enter(2),
         // and writes to the registered range, to which no reference exists.
-        let completed = unsafe {
+        let submitted = unsafe {
             self.submission.write(Submission {
                 opcode: IORING_OP_READ_FIXED,
                 fd: file.as_raw_fd(),
@@ -142,7 +210,13 @@ impl Device {
                 0,
             )
         };
-        assert_eq!(completed, 1, "{}", io::Error::last_os_error());
+        assert_eq!(submitted, 1, "{}", io::Error::last_os_error());
+        let result = self.completions.next();
+        assert_eq!(
+            result,
+            Some(length as i32),
+            "result of IORING_OP_READ_FIXED"
+        );
     }
 }
 
@@ -174,16 +248,15 @@ struct Tracked {
 }
 
 impl Tracked {
-    /// Maps, fills and protects the pages; `None` if the kernel cannot track writes.
+    /// Maps, fills and protects the pages; `None`, and a skipped test, if writes are not tracked.
     fn new() -> Option<Tracked> {
         let user = TestProgram::new();
         user.map(0, PAGES, RW);
         user.advise(0, PAGES, libc::MADV_NOHUGEPAGE);
         user.fill(0, PAGES, 1);
-        let uffd = Uffd::open().ok()?;
-        uffd.register(range(&user)).ok()?;
-        let mut pagemap = Pagemap::open().ok()?;
-        pagemap.protect(range(&user)).ok()?;
+        let (uffd, mut pagemap) = kernel_tracking()?;
+        uffd.register(range(&user)).unwrap();
+        pagemap.protect(range(&user)).unwrap();
         Some(Tracked {
             user,
             pagemap,
@@ -263,7 +336,7 @@ fn exposed_pages_are_captured_and_rolled_back_after_a_device_has_written() {
     user.map(0, PAGES, RW);
     user.advise(0, PAGES, libc::MADV_NOHUGEPAGE);
     user.fill(0, PAGES, 1);
-    if crate::track::Tracker::select(Tracking::PagemapScan).is_err() {
+    if kernel_tracking().is_none() {
         return;
     }
     let Some(device) = Device::register(range(&user)) else {

@@ -5,6 +5,7 @@
 use crate::PAGE_SIZE;
 use crate::capture::{CaptureOptions, capture};
 use crate::image_delta::{Delta, Image};
+use crate::kernel::{Pagemap, Uffd};
 use crate::layout::{Backing, Layout};
 use crate::pages::{AddrRange, PageIndex, PageRun};
 use crate::remap::{LayoutOrigin, restore_layout};
@@ -14,6 +15,7 @@ use crate::track::Tracker;
 use crate::vmas::{ExcludedRanges, Owner, Prot};
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -290,9 +292,33 @@ pub fn with_each(body: impl Fn(Tracking)) {
     for choice in BOTH {
         match Tracker::select(choice) {
             Ok(_) => body(choice),
-            Err(why) => eprintln!("{choice:?} is not available: {why}"),
+            Err(why) => skip(&format!("{choice:?} is not available: {why}")),
         }
     }
+}
+
+/// Reports that the running test shows less, or nothing, for want of a feature of the kernel.
+///
+/// The line is written past the test harness, which hides the output of tests that pass.
+///
+/// # Panics
+/// Panics if `FFI_TESTS_REQUIRE` has `machine` or `all`, as a test of a job does.
+pub fn skip(reason: &str) {
+    let required = std::env::var("FFI_TESTS_REQUIRE").unwrap_or_default();
+    let is_required = |name: &str| ["all", "machine"].contains(&name);
+    let thread = std::thread::current();
+    let test = thread.name().unwrap_or("unknown test");
+    let is_failure = required.split(',').any(is_required);
+    assert!(!is_failure, "{test} would be skipped: {reason}");
+    // A harness without standard error shows no results either.
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {test}: {reason}");
+}
+
+/// Returns the kernel's tracking of writes; `None`, and a skipped test, if it is not available.
+pub fn kernel_tracking() -> Option<(Uffd, Pagemap)> {
+    let opened = Uffd::open().and_then(|uffd| Ok((uffd, Pagemap::open()?)));
+    let reason = |error: &std::io::Error| skip(&format!("writes are not tracked: {error}"));
+    opened.inspect_err(reason).ok()
 }
 
 /// Small random generator (xorshift64*), sufficient to shuffle operations.
