@@ -22,7 +22,8 @@
 //! reach a limit.
 //!
 //! Nodes and the leader judge each other's silence by [`NodeLease`] and [`PeerSilence`]. Guardians
-//! and their manager do so by [`PeerSilence`].
+//! and their manager do so by [`PeerSilence`]; the leader decides about guardians that are silent by
+//! [`GuardianWatch`].
 //!
 //! The crate uses no sockets, no clock and no MPI: time is passed in, and `tests/simulator`
 //! simulates everything else.
@@ -31,6 +32,7 @@
 mod action;
 mod doubt;
 mod event;
+mod guardian_watch;
 mod hang;
 mod job;
 mod member;
@@ -41,9 +43,10 @@ mod silence_limits;
 pub use action::{Action, BegunGeneration};
 pub use doubt::{DOUBT_TIMEOUT, Doubt};
 pub use event::{Domain, Ending, Event, Node, ProcessHistory};
+pub use guardian_watch::{GuardianAction, GuardianSilence, GuardianWatch};
 pub use hang::{
-    CallSample, GuardianAction, GuardianSilence, GuardianWatch, HangAction, HangLimits,
-    InactivityKind, JobWatch, ProcessSample, ProcessState, ProcessWatch,
+    CallSample, HangAction, HangLimits, InactivityKind, JobWatch, ProcessSample, ProcessState,
+    ProcessWatch,
 };
 pub use job::{JOIN_TIMEOUT, Job};
 pub use node_lease::{HEARTBEAT_INTERVAL, NodeLease};
