@@ -59,7 +59,7 @@ pub(crate) struct Elements {
 }
 
 struct Landings {
-    /// Pages that were noted since [`take`], in any order.
+    /// Pages that were noted since [`take_noted_pages`], in any order.
     new: Vec<PageRun>,
     /// Pages of the instance's persistent requests.
     persistent: Vec<PageRun>,
@@ -125,12 +125,12 @@ pub fn are_noted() -> bool {
 }
 
 /// Returns the pages (sorted) that were noted since the last call of this function.
-pub fn take() -> Vec<PageRun> {
+pub fn take_noted_pages() -> Vec<PageRun> {
     landings().take()
 }
 
 /// Returns the pages (sorted) that persistent requests of this MPI instance may write.
-pub fn persistent() -> Vec<PageRun> {
+pub fn persistent_pages() -> Vec<PageRun> {
     pages::normalise(landings().persistent.clone())
 }
 
@@ -167,9 +167,9 @@ pub(crate) fn note(
 /// Returns the pages into which an open receive may write.
 ///
 /// The queries are not abandoned after a failure, because the receive stays open until then.
-pub fn of_receive(buffer: u64, count: c_int, datatype: RealDatatype) -> Option<PageRun> {
+pub fn pages_of_receive(buffer: u64, count: c_int, datatype: RealDatatype) -> Option<PageRun> {
     let _guard = NeverAbandoned::new();
-    covered(buffer as *mut c_void, count_of(count), datatype)
+    covered(buffer as *mut c_void, first_elements(count), datatype)
 }
 
 /// Returns the pages of these elements; `None` if they have no data.
@@ -199,7 +199,7 @@ fn covered(buffer: *mut c_void, elements: Elements, datatype: RealDatatype) -> O
 }
 
 /// Returns the first `count` elements.
-pub(crate) fn count_of(count: impl Into<i64>) -> Elements {
+pub(crate) fn first_elements(count: impl Into<i64>) -> Elements {
     Elements {
         first: 0,
         count: count.into(),
@@ -229,11 +229,11 @@ impl Integer for isize {
     }
 }
 
-/// Returns an entry of an array; 0 if the array's address is null.
+/// Returns an entry of an array; 0 if the address of the array is null.
 ///
 /// # Safety
 /// The array must have the entry.
-unsafe fn entry<T: Integer>(array: *const T, index: usize) -> i64 {
+unsafe fn entry_or_zero<T: Integer>(array: *const T, index: usize) -> i64 {
     // SAFETY: guaranteed by the caller.
     unsafe {
         array
@@ -244,27 +244,35 @@ unsafe fn entry<T: Integer>(array: *const T, index: usize) -> i64 {
     .map_or(0, |entry| entry.value())
 }
 
-/// Returns the elements that this process receives.
+/// Returns the elements that this process receives, the entry of its rank in `counts`.
 ///
 /// # Safety
 /// The array must have an entry for each process of the communicator.
-pub(crate) unsafe fn own<T: Integer>(counts: *const T, comm: RealComm) -> Elements {
+pub(crate) unsafe fn elements_of_this_rank<T: Integer>(
+    counts: *const T,
+    comm: RealComm,
+) -> Elements {
     let rank = usize::try_from(rank(comm)).unwrap_or(0);
     // SAFETY: guaranteed by the caller.
-    count_of(unsafe { entry(counts, rank) })
+    first_elements(unsafe { entry_or_zero(counts, rank) })
 }
 
 /// Returns the elements between the first and the last block, with all gaps.
 ///
 /// # Safety
 /// Both arrays must have `blocks` entries.
-pub(crate) unsafe fn span<C: Integer, D: Integer>(
+pub(crate) unsafe fn elements_of_all_blocks<C: Integer, D: Integer>(
     counts: *const C,
     displacements: *const D,
     blocks: usize,
 ) -> Elements {
     // SAFETY: guaranteed by the caller.
-    let block = |index| unsafe { (entry(counts, index), entry(displacements, index)) };
+    let block = |index| unsafe {
+        (
+            entry_or_zero(counts, index),
+            entry_or_zero(displacements, index),
+        )
+    };
     let blocks = || (0..blocks).map(block).filter(|(count, _)| *count > 0);
     let first = blocks()
         .map(|(_, displacement)| displacement)
@@ -292,11 +300,16 @@ pub(crate) unsafe fn note_blocks<C: Integer, D: Integer>(
 ) {
     for index in 0..blocks {
         // SAFETY: guaranteed by the caller.
-        let (count, displacement) = unsafe { (entry(counts, index), entry(displacements, index)) };
+        let (count, displacement) = unsafe {
+            (
+                entry_or_zero(counts, index),
+                entry_or_zero(displacements, index),
+            )
+        };
         if count > 0 {
             let address = buffer.wrapping_byte_offset(displacement as isize);
             // SAFETY: guaranteed by the caller.
-            note(duration, address, count_of(count), unsafe {
+            note(duration, address, first_elements(count), unsafe {
                 *datatypes.add(index)
             });
         }
@@ -353,16 +366,19 @@ mod tests {
     fn spans_contain_every_block_with_data() {
         let (counts, displacements) = ([2, 0, 3], [10_isize, -90, -4]);
         // SAFETY: arrays with three entries.
-        let span = unsafe { span(counts.as_ptr(), displacements.as_ptr(), 3) };
+        let elements =
+            unsafe { elements_of_all_blocks(counts.as_ptr(), displacements.as_ptr(), 3) };
         assert_eq!(
-            span,
+            elements,
             Elements {
                 first: -4,
                 count: 16
             }
         );
         // SAFETY: no entry is read.
-        let none = unsafe { super::span::<c_int, c_int>(std::ptr::null(), std::ptr::null(), 3) };
+        let none = unsafe {
+            elements_of_all_blocks::<c_int, c_int>(std::ptr::null(), std::ptr::null(), 3)
+        };
         assert_eq!(none.count, 0);
     }
 }

@@ -85,11 +85,14 @@ fn note(procedure: &Procedure, buffer: &Parameter) -> String {
             LengthTerm::Span(counts, displacements) => {
                 let blocks = blocks(&counts);
                 elements = Some(format!(
-                    "landings::span({counts}, {displacements}, {blocks})"
+                    "landings::elements_of_all_blocks({counts}, {displacements}, {blocks})"
                 ));
             }
             LengthTerm::Own(counts) => {
-                elements = Some(format!("landings::own({counts}, {})", comm(procedure)));
+                elements = Some(format!(
+                    "landings::elements_of_this_rank({counts}, {})",
+                    comm(procedure)
+                ));
             }
             LengthTerm::Word(word) => match word.as_str() {
                 "comm_size" => factors.push(format!("members({}) as i64", comm(procedure))),
@@ -109,7 +112,7 @@ fn note(procedure: &Procedure, buffer: &Parameter) -> String {
         true => "1".to_owned(),
         false => factors.join(" * "),
     };
-    let elements = elements.unwrap_or_else(|| format!("landings::count_of({product})"));
+    let elements = elements.unwrap_or_else(|| format!("landings::first_elements({product})"));
     let datatype = datatype.unwrap_or_else(|| unknown(procedure));
     format!("landings::note({duration}, {pointer}, {elements}, {datatype});")
 }
@@ -141,23 +144,24 @@ mod tests {
             (
                 "MPI_Irecv",
                 "if landings::is_landing(buf) { landings::note(Duration::Operation, buf, \
-                 landings::count_of(i64::from(count)), datatype); }",
+                 landings::first_elements(i64::from(count)), datatype); }",
             ),
             (
                 "MPI_Gather_init",
                 "if landings::is_landing(recvbuf) && landings::is_root(comm, root) { \
                  landings::note(Duration::Instance, recvbuf, \
-                 landings::count_of(i64::from(recvcount) * members(comm) as i64), recvtype); }",
+                 landings::first_elements(i64::from(recvcount) * members(comm) as i64), \
+                 recvtype); }",
             ),
             (
                 "MPI_Bcast_c",
                 "if landings::is_landing(buffer) && root >= 0 { landings::note(\
-                 Duration::Operation, buffer, landings::count_of(count), datatype); }",
+                 Duration::Operation, buffer, landings::first_elements(count), datatype); }",
             ),
             (
                 "MPI_Neighbor_alltoallv",
                 "if landings::is_landing(recvbuf) { landings::note(Duration::Operation, recvbuf, \
-                 landings::span(recvcounts, rdispls, degrees(comm).0), recvtype); }",
+                 landings::elements_of_all_blocks(recvcounts, rdispls, degrees(comm).0), recvtype); }",
             ),
             (
                 "MPI_Alltoallw",

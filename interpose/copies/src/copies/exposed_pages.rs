@@ -31,14 +31,14 @@ fn open_landings(rt: &Runtime) -> Vec<PageRun> {
             ..
         } => {
             let datatype = real_datatype(rt, message.datatype());
-            landings::of_receive(message.buffer, message.count, datatype)
+            landings::pages_of_receive(message.buffer, message.count, datatype)
         }
         _ => None,
     };
     let receives = requests::indices(rt).filter_map(pages_of);
     pages::union(
         &pages::normalise(receives.collect()),
-        &landings::persistent(),
+        &landings::persistent_pages(),
     )
 }
 
@@ -52,7 +52,7 @@ pub fn expose_windows(rt: &Runtime) {
 /// Makes the tracker detect what devices have written since the last capture.
 pub fn expose_landings(tracker: &mut Tracker) {
     if landings::are_noted() {
-        tracker.expose(&landings::take());
+        tracker.expose(&landings::take_noted_pages());
     }
 }
 

@@ -1001,7 +1001,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     buf,
-                    landings::count_of(i64::from(count)),
+                    landings::first_elements(i64::from(count)),
                     datatype
                 );
             }
@@ -1024,7 +1024,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     buf,
-                    landings::count_of(i64::from(count)),
+                    landings::first_elements(i64::from(count)),
                     datatype
                 );
             }
@@ -1076,7 +1076,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     recvbuf,
-                    landings::count_of(i64::from(recvcount)),
+                    landings::first_elements(i64::from(recvcount)),
                     recvtype
                 );
             }
@@ -1114,7 +1114,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     buf,
-                    landings::count_of(i64::from(count)),
+                    landings::first_elements(i64::from(count)),
                     datatype
                 );
             }
@@ -1157,7 +1157,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     buf,
-                    landings::count_of(i64::from(count)),
+                    landings::first_elements(i64::from(count)),
                     datatype
                 );
             }
@@ -1180,7 +1180,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     buf,
-                    landings::count_of(i64::from(count)),
+                    landings::first_elements(i64::from(count)),
                     datatype
                 );
             }
@@ -1230,7 +1230,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     recvbuf,
-                    landings::count_of(i64::from(recvcount)),
+                    landings::first_elements(i64::from(recvcount)),
                     recvtype
                 );
             }
@@ -1268,7 +1268,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     buf,
-                    landings::count_of(i64::from(count)),
+                    landings::first_elements(i64::from(count)),
                     datatype
                 );
             }
@@ -1335,7 +1335,7 @@ pub mod real {
                 landings::note(
                     Duration::Instance,
                     buf,
-                    landings::count_of(i64::from(count)),
+                    landings::first_elements(i64::from(count)),
                     datatype
                 );
             }
@@ -1424,7 +1424,7 @@ pub mod real {
                 landings::note(
                     Duration::Instance,
                     buf,
-                    landings::count_of(i64::from(partitions) * count),
+                    landings::first_elements(i64::from(partitions) * count),
                     datatype
                 );
             }
@@ -1814,7 +1814,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     recvbuf,
-                    landings::count_of(i64::from(recvcount) * members(comm) as i64),
+                    landings::first_elements(i64::from(recvcount) * members(comm) as i64),
                     recvtype
                 );
             }
@@ -1845,7 +1845,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     recvbuf,
-                    landings::count_of(recvcount * members(comm) as i64),
+                    landings::first_elements(recvcount * members(comm) as i64),
                     recvtype
                 );
             }
@@ -1877,7 +1877,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     recvbuf,
-                    landings::span(recvcounts, displs, members(comm)),
+                    landings::elements_of_all_blocks(recvcounts, displs, members(comm)),
                     recvtype
                 );
             }
@@ -1910,7 +1910,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     recvbuf,
-                    landings::span(recvcounts, displs, members(comm)),
+                    landings::elements_of_all_blocks(recvcounts, displs, members(comm)),
                     recvtype
                 );
             }
@@ -1941,7 +1941,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     recvbuf,
-                    landings::count_of(i64::from(count)),
+                    landings::first_elements(i64::from(count)),
                     datatype
                 );
             }
@@ -1960,7 +1960,12 @@ pub mod real {
         // SAFETY: the caller's arguments.
         unsafe {
             if landings::is_landing(recvbuf) {
-                landings::note(Duration::Operation, recvbuf, landings::count_of(count), datatype);
+                landings::note(
+                    Duration::Operation,
+                    recvbuf,
+                    landings::first_elements(count),
+                    datatype
+                );
             }
             unnoted::PMPI_Allreduce_c(sendbuf, recvbuf, count, datatype, op, comm)
         }
@@ -1981,7 +1986,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     recvbuf,
-                    landings::count_of(i64::from(recvcount) * members(comm) as i64),
+                    landings::first_elements(i64::from(recvcount) * members(comm) as i64),
                     recvtype
                 );
             }
@@ -2004,7 +2009,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     recvbuf,
-                    landings::count_of(recvcount * members(comm) as i64),
+                    landings::first_elements(recvcount * members(comm) as i64),
                     recvtype
                 );
             }
@@ -2037,7 +2042,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     recvbuf,
-                    landings::span(recvcounts, rdispls, members(comm)),
+                    landings::elements_of_all_blocks(recvcounts, rdispls, members(comm)),
                     recvtype
                 );
             }
@@ -2072,7 +2077,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     recvbuf,
-                    landings::span(recvcounts, rdispls, members(comm)),
+                    landings::elements_of_all_blocks(recvcounts, rdispls, members(comm)),
                     recvtype
                 );
             }
@@ -2177,7 +2182,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     buffer,
-                    landings::count_of(i64::from(count)),
+                    landings::first_elements(i64::from(count)),
                     datatype
                 );
             }
@@ -2195,7 +2200,12 @@ pub mod real {
         // SAFETY: the caller's arguments.
         unsafe {
             if landings::is_landing(buffer) && root >= 0 {
-                landings::note(Duration::Operation, buffer, landings::count_of(count), datatype);
+                landings::note(
+                    Duration::Operation,
+                    buffer,
+                    landings::first_elements(count),
+                    datatype
+                );
             }
             unnoted::PMPI_Bcast_c(buffer, count, datatype, root, comm)
         }
@@ -2215,7 +2225,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     recvbuf,
-                    landings::count_of(i64::from(count)),
+                    landings::first_elements(i64::from(count)),
                     datatype
                 );
             }
@@ -2234,7 +2244,12 @@ pub mod real {
         // SAFETY: the caller's arguments.
         unsafe {
             if landings::is_landing(recvbuf) {
-                landings::note(Duration::Operation, recvbuf, landings::count_of(count), datatype);
+                landings::note(
+                    Duration::Operation,
+                    recvbuf,
+                    landings::first_elements(count),
+                    datatype
+                );
             }
             unnoted::PMPI_Exscan_c(sendbuf, recvbuf, count, datatype, op, comm)
         }
@@ -2256,7 +2271,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     recvbuf,
-                    landings::count_of(i64::from(recvcount) * members(comm) as i64),
+                    landings::first_elements(i64::from(recvcount) * members(comm) as i64),
                     recvtype
                 );
             }
@@ -2289,7 +2304,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     recvbuf,
-                    landings::count_of(recvcount * members(comm) as i64),
+                    landings::first_elements(recvcount * members(comm) as i64),
                     recvtype
                 );
             }
@@ -2323,7 +2338,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     recvbuf,
-                    landings::span(recvcounts, displs, members(comm)),
+                    landings::elements_of_all_blocks(recvcounts, displs, members(comm)),
                     recvtype
                 );
             }
@@ -2358,7 +2373,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     recvbuf,
-                    landings::span(recvcounts, displs, members(comm)),
+                    landings::elements_of_all_blocks(recvcounts, displs, members(comm)),
                     recvtype
                 );
             }
@@ -2391,7 +2406,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     recvbuf,
-                    landings::count_of(i64::from(recvcount) * degrees(comm).0 as i64),
+                    landings::first_elements(i64::from(recvcount) * degrees(comm).0 as i64),
                     recvtype
                 );
             }
@@ -2422,7 +2437,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     recvbuf,
-                    landings::count_of(recvcount * degrees(comm).0 as i64),
+                    landings::first_elements(recvcount * degrees(comm).0 as i64),
                     recvtype
                 );
             }
@@ -2454,7 +2469,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     recvbuf,
-                    landings::span(recvcounts, displs, degrees(comm).0),
+                    landings::elements_of_all_blocks(recvcounts, displs, degrees(comm).0),
                     recvtype
                 );
             }
@@ -2487,7 +2502,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     recvbuf,
-                    landings::span(recvcounts, displs, degrees(comm).0),
+                    landings::elements_of_all_blocks(recvcounts, displs, degrees(comm).0),
                     recvtype
                 );
             }
@@ -2519,7 +2534,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     recvbuf,
-                    landings::count_of(i64::from(recvcount) * degrees(comm).0 as i64),
+                    landings::first_elements(i64::from(recvcount) * degrees(comm).0 as i64),
                     recvtype
                 );
             }
@@ -2550,7 +2565,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     recvbuf,
-                    landings::count_of(recvcount * degrees(comm).0 as i64),
+                    landings::first_elements(recvcount * degrees(comm).0 as i64),
                     recvtype
                 );
             }
@@ -2583,7 +2598,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     recvbuf,
-                    landings::span(recvcounts, rdispls, degrees(comm).0),
+                    landings::elements_of_all_blocks(recvcounts, rdispls, degrees(comm).0),
                     recvtype
                 );
             }
@@ -2618,7 +2633,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     recvbuf,
-                    landings::span(recvcounts, rdispls, degrees(comm).0),
+                    landings::elements_of_all_blocks(recvcounts, rdispls, degrees(comm).0),
                     recvtype
                 );
             }
@@ -2721,7 +2736,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     recvbuf,
-                    landings::count_of(i64::from(count)),
+                    landings::first_elements(i64::from(count)),
                     datatype
                 );
             }
@@ -2741,7 +2756,12 @@ pub mod real {
         // SAFETY: the caller's arguments.
         unsafe {
             if landings::is_landing(recvbuf) && landings::is_root(comm, root) {
-                landings::note(Duration::Operation, recvbuf, landings::count_of(count), datatype);
+                landings::note(
+                    Duration::Operation,
+                    recvbuf,
+                    landings::first_elements(count),
+                    datatype
+                );
             }
             unnoted::PMPI_Reduce_c(sendbuf, recvbuf, count, datatype, op, root, comm)
         }
@@ -2761,7 +2781,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     recvbuf,
-                    landings::own(recvcounts, comm),
+                    landings::elements_of_this_rank(recvcounts, comm),
                     datatype
                 );
             }
@@ -2783,7 +2803,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     recvbuf,
-                    landings::own(recvcounts, comm),
+                    landings::elements_of_this_rank(recvcounts, comm),
                     datatype
                 );
             }
@@ -2805,7 +2825,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     recvbuf,
-                    landings::count_of(i64::from(recvcount)),
+                    landings::first_elements(i64::from(recvcount)),
                     datatype
                 );
             }
@@ -2827,7 +2847,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     recvbuf,
-                    landings::count_of(recvcount),
+                    landings::first_elements(recvcount),
                     datatype
                 );
             }
@@ -2849,7 +2869,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     recvbuf,
-                    landings::count_of(i64::from(count)),
+                    landings::first_elements(i64::from(count)),
                     datatype
                 );
             }
@@ -2868,7 +2888,12 @@ pub mod real {
         // SAFETY: the caller's arguments.
         unsafe {
             if landings::is_landing(recvbuf) {
-                landings::note(Duration::Operation, recvbuf, landings::count_of(count), datatype);
+                landings::note(
+                    Duration::Operation,
+                    recvbuf,
+                    landings::first_elements(count),
+                    datatype
+                );
             }
             unnoted::PMPI_Scan_c(sendbuf, recvbuf, count, datatype, op, comm)
         }
@@ -2890,7 +2915,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     recvbuf,
-                    landings::count_of(i64::from(recvcount)),
+                    landings::first_elements(i64::from(recvcount)),
                     recvtype
                 );
             }
@@ -2923,7 +2948,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     recvbuf,
-                    landings::count_of(recvcount),
+                    landings::first_elements(recvcount),
                     recvtype
                 );
             }
@@ -2957,7 +2982,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     recvbuf,
-                    landings::count_of(i64::from(recvcount)),
+                    landings::first_elements(i64::from(recvcount)),
                     recvtype
                 );
             }
@@ -2992,7 +3017,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     recvbuf,
-                    landings::count_of(recvcount),
+                    landings::first_elements(recvcount),
                     recvtype
                 );
             }
@@ -3026,7 +3051,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     recvbuf,
-                    landings::count_of(i64::from(recvcount) * members(comm) as i64),
+                    landings::first_elements(i64::from(recvcount) * members(comm) as i64),
                     recvtype
                 );
             }
@@ -3059,7 +3084,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     recvbuf,
-                    landings::count_of(recvcount * members(comm) as i64),
+                    landings::first_elements(recvcount * members(comm) as i64),
                     recvtype
                 );
             }
@@ -3093,7 +3118,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     recvbuf,
-                    landings::span(recvcounts, displs, members(comm)),
+                    landings::elements_of_all_blocks(recvcounts, displs, members(comm)),
                     recvtype
                 );
             }
@@ -3128,7 +3153,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     recvbuf,
-                    landings::span(recvcounts, displs, members(comm)),
+                    landings::elements_of_all_blocks(recvcounts, displs, members(comm)),
                     recvtype
                 );
             }
@@ -3161,7 +3186,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     recvbuf,
-                    landings::count_of(i64::from(count)),
+                    landings::first_elements(i64::from(count)),
                     datatype
                 );
             }
@@ -3181,7 +3206,12 @@ pub mod real {
         // SAFETY: the caller's arguments.
         unsafe {
             if landings::is_landing(recvbuf) {
-                landings::note(Duration::Operation, recvbuf, landings::count_of(count), datatype);
+                landings::note(
+                    Duration::Operation,
+                    recvbuf,
+                    landings::first_elements(count),
+                    datatype
+                );
             }
             unnoted::PMPI_Iallreduce_c(sendbuf, recvbuf, count, datatype, op, comm, request)
         }
@@ -3203,7 +3233,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     recvbuf,
-                    landings::count_of(i64::from(recvcount) * members(comm) as i64),
+                    landings::first_elements(i64::from(recvcount) * members(comm) as i64),
                     recvtype
                 );
             }
@@ -3236,7 +3266,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     recvbuf,
-                    landings::count_of(recvcount * members(comm) as i64),
+                    landings::first_elements(recvcount * members(comm) as i64),
                     recvtype
                 );
             }
@@ -3271,7 +3301,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     recvbuf,
-                    landings::span(recvcounts, rdispls, members(comm)),
+                    landings::elements_of_all_blocks(recvcounts, rdispls, members(comm)),
                     recvtype
                 );
             }
@@ -3308,7 +3338,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     recvbuf,
-                    landings::span(recvcounts, rdispls, members(comm)),
+                    landings::elements_of_all_blocks(recvcounts, rdispls, members(comm)),
                     recvtype
                 );
             }
@@ -3419,7 +3449,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     buffer,
-                    landings::count_of(i64::from(count)),
+                    landings::first_elements(i64::from(count)),
                     datatype
                 );
             }
@@ -3438,7 +3468,12 @@ pub mod real {
         // SAFETY: the caller's arguments.
         unsafe {
             if landings::is_landing(buffer) && root >= 0 {
-                landings::note(Duration::Operation, buffer, landings::count_of(count), datatype);
+                landings::note(
+                    Duration::Operation,
+                    buffer,
+                    landings::first_elements(count),
+                    datatype
+                );
             }
             unnoted::PMPI_Ibcast_c(buffer, count, datatype, root, comm, request)
         }
@@ -3459,7 +3494,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     recvbuf,
-                    landings::count_of(i64::from(count)),
+                    landings::first_elements(i64::from(count)),
                     datatype
                 );
             }
@@ -3479,7 +3514,12 @@ pub mod real {
         // SAFETY: the caller's arguments.
         unsafe {
             if landings::is_landing(recvbuf) {
-                landings::note(Duration::Operation, recvbuf, landings::count_of(count), datatype);
+                landings::note(
+                    Duration::Operation,
+                    recvbuf,
+                    landings::first_elements(count),
+                    datatype
+                );
             }
             unnoted::PMPI_Iexscan_c(sendbuf, recvbuf, count, datatype, op, comm, request)
         }
@@ -3502,7 +3542,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     recvbuf,
-                    landings::count_of(i64::from(recvcount) * members(comm) as i64),
+                    landings::first_elements(i64::from(recvcount) * members(comm) as i64),
                     recvtype
                 );
             }
@@ -3537,7 +3577,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     recvbuf,
-                    landings::count_of(recvcount * members(comm) as i64),
+                    landings::first_elements(recvcount * members(comm) as i64),
                     recvtype
                 );
             }
@@ -3573,7 +3613,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     recvbuf,
-                    landings::span(recvcounts, displs, members(comm)),
+                    landings::elements_of_all_blocks(recvcounts, displs, members(comm)),
                     recvtype
                 );
             }
@@ -3610,7 +3650,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     recvbuf,
-                    landings::span(recvcounts, displs, members(comm)),
+                    landings::elements_of_all_blocks(recvcounts, displs, members(comm)),
                     recvtype
                 );
             }
@@ -3645,7 +3685,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     recvbuf,
-                    landings::count_of(i64::from(recvcount) * degrees(comm).0 as i64),
+                    landings::first_elements(i64::from(recvcount) * degrees(comm).0 as i64),
                     recvtype
                 );
             }
@@ -3678,7 +3718,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     recvbuf,
-                    landings::count_of(recvcount * degrees(comm).0 as i64),
+                    landings::first_elements(recvcount * degrees(comm).0 as i64),
                     recvtype
                 );
             }
@@ -3712,7 +3752,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     recvbuf,
-                    landings::span(recvcounts, displs, degrees(comm).0),
+                    landings::elements_of_all_blocks(recvcounts, displs, degrees(comm).0),
                     recvtype
                 );
             }
@@ -3747,7 +3787,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     recvbuf,
-                    landings::span(recvcounts, displs, degrees(comm).0),
+                    landings::elements_of_all_blocks(recvcounts, displs, degrees(comm).0),
                     recvtype
                 );
             }
@@ -3781,7 +3821,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     recvbuf,
-                    landings::count_of(i64::from(recvcount) * degrees(comm).0 as i64),
+                    landings::first_elements(i64::from(recvcount) * degrees(comm).0 as i64),
                     recvtype
                 );
             }
@@ -3814,7 +3854,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     recvbuf,
-                    landings::count_of(recvcount * degrees(comm).0 as i64),
+                    landings::first_elements(recvcount * degrees(comm).0 as i64),
                     recvtype
                 );
             }
@@ -3849,7 +3889,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     recvbuf,
-                    landings::span(recvcounts, rdispls, degrees(comm).0),
+                    landings::elements_of_all_blocks(recvcounts, rdispls, degrees(comm).0),
                     recvtype
                 );
             }
@@ -3886,7 +3926,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     recvbuf,
-                    landings::span(recvcounts, rdispls, degrees(comm).0),
+                    landings::elements_of_all_blocks(recvcounts, rdispls, degrees(comm).0),
                     recvtype
                 );
             }
@@ -3995,7 +4035,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     recvbuf,
-                    landings::count_of(i64::from(count)),
+                    landings::first_elements(i64::from(count)),
                     datatype
                 );
             }
@@ -4016,7 +4056,12 @@ pub mod real {
         // SAFETY: the caller's arguments.
         unsafe {
             if landings::is_landing(recvbuf) && landings::is_root(comm, root) {
-                landings::note(Duration::Operation, recvbuf, landings::count_of(count), datatype);
+                landings::note(
+                    Duration::Operation,
+                    recvbuf,
+                    landings::first_elements(count),
+                    datatype
+                );
             }
             unnoted::PMPI_Ireduce_c(sendbuf, recvbuf, count, datatype, op, root, comm, request)
         }
@@ -4037,7 +4082,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     recvbuf,
-                    landings::own(recvcounts, comm),
+                    landings::elements_of_this_rank(recvcounts, comm),
                     datatype
                 );
             }
@@ -4060,7 +4105,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     recvbuf,
-                    landings::own(recvcounts, comm),
+                    landings::elements_of_this_rank(recvcounts, comm),
                     datatype
                 );
             }
@@ -4091,7 +4136,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     recvbuf,
-                    landings::count_of(i64::from(recvcount)),
+                    landings::first_elements(i64::from(recvcount)),
                     datatype
                 );
             }
@@ -4122,7 +4167,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     recvbuf,
-                    landings::count_of(recvcount),
+                    landings::first_elements(recvcount),
                     datatype
                 );
             }
@@ -4153,7 +4198,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     recvbuf,
-                    landings::count_of(i64::from(count)),
+                    landings::first_elements(i64::from(count)),
                     datatype
                 );
             }
@@ -4173,7 +4218,12 @@ pub mod real {
         // SAFETY: the caller's arguments.
         unsafe {
             if landings::is_landing(recvbuf) {
-                landings::note(Duration::Operation, recvbuf, landings::count_of(count), datatype);
+                landings::note(
+                    Duration::Operation,
+                    recvbuf,
+                    landings::first_elements(count),
+                    datatype
+                );
             }
             unnoted::PMPI_Iscan_c(sendbuf, recvbuf, count, datatype, op, comm, request)
         }
@@ -4196,7 +4246,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     recvbuf,
-                    landings::count_of(i64::from(recvcount)),
+                    landings::first_elements(i64::from(recvcount)),
                     recvtype
                 );
             }
@@ -4231,7 +4281,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     recvbuf,
-                    landings::count_of(recvcount),
+                    landings::first_elements(recvcount),
                     recvtype
                 );
             }
@@ -4267,7 +4317,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     recvbuf,
-                    landings::count_of(i64::from(recvcount)),
+                    landings::first_elements(i64::from(recvcount)),
                     recvtype
                 );
             }
@@ -4304,7 +4354,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     recvbuf,
-                    landings::count_of(recvcount),
+                    landings::first_elements(recvcount),
                     recvtype
                 );
             }
@@ -4340,7 +4390,7 @@ pub mod real {
                 landings::note(
                     Duration::Instance,
                     recvbuf,
-                    landings::count_of(i64::from(recvcount) * members(comm) as i64),
+                    landings::first_elements(i64::from(recvcount) * members(comm) as i64),
                     recvtype
                 );
             }
@@ -4375,7 +4425,7 @@ pub mod real {
                 landings::note(
                     Duration::Instance,
                     recvbuf,
-                    landings::count_of(recvcount * members(comm) as i64),
+                    landings::first_elements(recvcount * members(comm) as i64),
                     recvtype
                 );
             }
@@ -4411,7 +4461,7 @@ pub mod real {
                 landings::note(
                     Duration::Instance,
                     recvbuf,
-                    landings::span(recvcounts, displs, members(comm)),
+                    landings::elements_of_all_blocks(recvcounts, displs, members(comm)),
                     recvtype
                 );
             }
@@ -4448,7 +4498,7 @@ pub mod real {
                 landings::note(
                     Duration::Instance,
                     recvbuf,
-                    landings::span(recvcounts, displs, members(comm)),
+                    landings::elements_of_all_blocks(recvcounts, displs, members(comm)),
                     recvtype
                 );
             }
@@ -4483,7 +4533,7 @@ pub mod real {
                 landings::note(
                     Duration::Instance,
                     recvbuf,
-                    landings::count_of(i64::from(count)),
+                    landings::first_elements(i64::from(count)),
                     datatype
                 );
             }
@@ -4504,7 +4554,12 @@ pub mod real {
         // SAFETY: the caller's arguments.
         unsafe {
             if landings::is_landing(recvbuf) {
-                landings::note(Duration::Instance, recvbuf, landings::count_of(count), datatype);
+                landings::note(
+                    Duration::Instance,
+                    recvbuf,
+                    landings::first_elements(count),
+                    datatype
+                );
             }
             unnoted::PMPI_Allreduce_init_c(
                 sendbuf,
@@ -4536,7 +4591,7 @@ pub mod real {
                 landings::note(
                     Duration::Instance,
                     recvbuf,
-                    landings::count_of(i64::from(recvcount) * members(comm) as i64),
+                    landings::first_elements(i64::from(recvcount) * members(comm) as i64),
                     recvtype
                 );
             }
@@ -4571,7 +4626,7 @@ pub mod real {
                 landings::note(
                     Duration::Instance,
                     recvbuf,
-                    landings::count_of(recvcount * members(comm) as i64),
+                    landings::first_elements(recvcount * members(comm) as i64),
                     recvtype
                 );
             }
@@ -4608,7 +4663,7 @@ pub mod real {
                 landings::note(
                     Duration::Instance,
                     recvbuf,
-                    landings::span(recvcounts, rdispls, members(comm)),
+                    landings::elements_of_all_blocks(recvcounts, rdispls, members(comm)),
                     recvtype
                 );
             }
@@ -4647,7 +4702,7 @@ pub mod real {
                 landings::note(
                     Duration::Instance,
                     recvbuf,
-                    landings::span(recvcounts, rdispls, members(comm)),
+                    landings::elements_of_all_blocks(recvcounts, rdispls, members(comm)),
                     recvtype
                 );
             }
@@ -4768,7 +4823,7 @@ pub mod real {
                 landings::note(
                     Duration::Instance,
                     buffer,
-                    landings::count_of(i64::from(count)),
+                    landings::first_elements(i64::from(count)),
                     datatype
                 );
             }
@@ -4788,7 +4843,12 @@ pub mod real {
         // SAFETY: the caller's arguments.
         unsafe {
             if landings::is_landing(buffer) && root >= 0 {
-                landings::note(Duration::Instance, buffer, landings::count_of(count), datatype);
+                landings::note(
+                    Duration::Instance,
+                    buffer,
+                    landings::first_elements(count),
+                    datatype
+                );
             }
             unnoted::PMPI_Bcast_init_c(buffer, count, datatype, root, comm, info, request)
         }
@@ -4810,7 +4870,7 @@ pub mod real {
                 landings::note(
                     Duration::Instance,
                     recvbuf,
-                    landings::count_of(i64::from(count)),
+                    landings::first_elements(i64::from(count)),
                     datatype
                 );
             }
@@ -4831,7 +4891,12 @@ pub mod real {
         // SAFETY: the caller's arguments.
         unsafe {
             if landings::is_landing(recvbuf) {
-                landings::note(Duration::Instance, recvbuf, landings::count_of(count), datatype);
+                landings::note(
+                    Duration::Instance,
+                    recvbuf,
+                    landings::first_elements(count),
+                    datatype
+                );
             }
             unnoted::PMPI_Exscan_init_c(sendbuf, recvbuf, count, datatype, op, comm, info, request)
         }
@@ -4855,7 +4920,7 @@ pub mod real {
                 landings::note(
                     Duration::Instance,
                     recvbuf,
-                    landings::count_of(i64::from(recvcount) * members(comm) as i64),
+                    landings::first_elements(i64::from(recvcount) * members(comm) as i64),
                     recvtype
                 );
             }
@@ -4892,7 +4957,7 @@ pub mod real {
                 landings::note(
                     Duration::Instance,
                     recvbuf,
-                    landings::count_of(recvcount * members(comm) as i64),
+                    landings::first_elements(recvcount * members(comm) as i64),
                     recvtype
                 );
             }
@@ -4930,7 +4995,7 @@ pub mod real {
                 landings::note(
                     Duration::Instance,
                     recvbuf,
-                    landings::span(recvcounts, displs, members(comm)),
+                    landings::elements_of_all_blocks(recvcounts, displs, members(comm)),
                     recvtype
                 );
             }
@@ -4969,7 +5034,7 @@ pub mod real {
                 landings::note(
                     Duration::Instance,
                     recvbuf,
-                    landings::span(recvcounts, displs, members(comm)),
+                    landings::elements_of_all_blocks(recvcounts, displs, members(comm)),
                     recvtype
                 );
             }
@@ -5006,7 +5071,7 @@ pub mod real {
                 landings::note(
                     Duration::Instance,
                     recvbuf,
-                    landings::count_of(i64::from(recvcount) * degrees(comm).0 as i64),
+                    landings::first_elements(i64::from(recvcount) * degrees(comm).0 as i64),
                     recvtype
                 );
             }
@@ -5041,7 +5106,7 @@ pub mod real {
                 landings::note(
                     Duration::Instance,
                     recvbuf,
-                    landings::count_of(recvcount * degrees(comm).0 as i64),
+                    landings::first_elements(recvcount * degrees(comm).0 as i64),
                     recvtype
                 );
             }
@@ -5077,7 +5142,7 @@ pub mod real {
                 landings::note(
                     Duration::Instance,
                     recvbuf,
-                    landings::span(recvcounts, displs, degrees(comm).0),
+                    landings::elements_of_all_blocks(recvcounts, displs, degrees(comm).0),
                     recvtype
                 );
             }
@@ -5114,7 +5179,7 @@ pub mod real {
                 landings::note(
                     Duration::Instance,
                     recvbuf,
-                    landings::span(recvcounts, displs, degrees(comm).0),
+                    landings::elements_of_all_blocks(recvcounts, displs, degrees(comm).0),
                     recvtype
                 );
             }
@@ -5150,7 +5215,7 @@ pub mod real {
                 landings::note(
                     Duration::Instance,
                     recvbuf,
-                    landings::count_of(i64::from(recvcount) * degrees(comm).0 as i64),
+                    landings::first_elements(i64::from(recvcount) * degrees(comm).0 as i64),
                     recvtype
                 );
             }
@@ -5185,7 +5250,7 @@ pub mod real {
                 landings::note(
                     Duration::Instance,
                     recvbuf,
-                    landings::count_of(recvcount * degrees(comm).0 as i64),
+                    landings::first_elements(recvcount * degrees(comm).0 as i64),
                     recvtype
                 );
             }
@@ -5222,7 +5287,7 @@ pub mod real {
                 landings::note(
                     Duration::Instance,
                     recvbuf,
-                    landings::span(recvcounts, rdispls, degrees(comm).0),
+                    landings::elements_of_all_blocks(recvcounts, rdispls, degrees(comm).0),
                     recvtype
                 );
             }
@@ -5261,7 +5326,7 @@ pub mod real {
                 landings::note(
                     Duration::Instance,
                     recvbuf,
-                    landings::span(recvcounts, rdispls, degrees(comm).0),
+                    landings::elements_of_all_blocks(recvcounts, rdispls, degrees(comm).0),
                     recvtype
                 );
             }
@@ -5376,7 +5441,7 @@ pub mod real {
                 landings::note(
                     Duration::Instance,
                     recvbuf,
-                    landings::count_of(i64::from(count)),
+                    landings::first_elements(i64::from(count)),
                     datatype
                 );
             }
@@ -5408,7 +5473,12 @@ pub mod real {
         // SAFETY: the caller's arguments.
         unsafe {
             if landings::is_landing(recvbuf) && landings::is_root(comm, root) {
-                landings::note(Duration::Instance, recvbuf, landings::count_of(count), datatype);
+                landings::note(
+                    Duration::Instance,
+                    recvbuf,
+                    landings::first_elements(count),
+                    datatype
+                );
             }
             unnoted::PMPI_Reduce_init_c(
                 sendbuf,
@@ -5440,7 +5510,7 @@ pub mod real {
                 landings::note(
                     Duration::Instance,
                     recvbuf,
-                    landings::own(recvcounts, comm),
+                    landings::elements_of_this_rank(recvcounts, comm),
                     datatype
                 );
             }
@@ -5473,7 +5543,7 @@ pub mod real {
                 landings::note(
                     Duration::Instance,
                     recvbuf,
-                    landings::own(recvcounts, comm),
+                    landings::elements_of_this_rank(recvcounts, comm),
                     datatype
                 );
             }
@@ -5506,7 +5576,7 @@ pub mod real {
                 landings::note(
                     Duration::Instance,
                     recvbuf,
-                    landings::count_of(i64::from(recvcount)),
+                    landings::first_elements(i64::from(recvcount)),
                     datatype
                 );
             }
@@ -5539,7 +5609,7 @@ pub mod real {
                 landings::note(
                     Duration::Instance,
                     recvbuf,
-                    landings::count_of(recvcount),
+                    landings::first_elements(recvcount),
                     datatype
                 );
             }
@@ -5572,7 +5642,7 @@ pub mod real {
                 landings::note(
                     Duration::Instance,
                     recvbuf,
-                    landings::count_of(i64::from(count)),
+                    landings::first_elements(i64::from(count)),
                     datatype
                 );
             }
@@ -5593,7 +5663,12 @@ pub mod real {
         // SAFETY: the caller's arguments.
         unsafe {
             if landings::is_landing(recvbuf) {
-                landings::note(Duration::Instance, recvbuf, landings::count_of(count), datatype);
+                landings::note(
+                    Duration::Instance,
+                    recvbuf,
+                    landings::first_elements(count),
+                    datatype
+                );
             }
             unnoted::PMPI_Scan_init_c(sendbuf, recvbuf, count, datatype, op, comm, info, request)
         }
@@ -5617,7 +5692,7 @@ pub mod real {
                 landings::note(
                     Duration::Instance,
                     recvbuf,
-                    landings::count_of(i64::from(recvcount)),
+                    landings::first_elements(i64::from(recvcount)),
                     recvtype
                 );
             }
@@ -5654,7 +5729,7 @@ pub mod real {
                 landings::note(
                     Duration::Instance,
                     recvbuf,
-                    landings::count_of(recvcount),
+                    landings::first_elements(recvcount),
                     recvtype
                 );
             }
@@ -5692,7 +5767,7 @@ pub mod real {
                 landings::note(
                     Duration::Instance,
                     recvbuf,
-                    landings::count_of(i64::from(recvcount)),
+                    landings::first_elements(i64::from(recvcount)),
                     recvtype
                 );
             }
@@ -5731,7 +5806,7 @@ pub mod real {
                 landings::note(
                     Duration::Instance,
                     recvbuf,
-                    landings::count_of(recvcount),
+                    landings::first_elements(recvcount),
                     recvtype
                 );
             }
@@ -7051,7 +7126,12 @@ pub mod real {
         // SAFETY: the caller's arguments.
         unsafe {
             if landings::is_landing(result_addr) {
-                landings::note(Duration::Operation, result_addr, landings::count_of(1), datatype);
+                landings::note(
+                    Duration::Operation,
+                    result_addr,
+                    landings::first_elements(1),
+                    datatype
+                );
             }
             unnoted::PMPI_Compare_and_swap(
                 origin_addr,
@@ -7077,7 +7157,12 @@ pub mod real {
         // SAFETY: the caller's arguments.
         unsafe {
             if landings::is_landing(result_addr) {
-                landings::note(Duration::Operation, result_addr, landings::count_of(1), datatype);
+                landings::note(
+                    Duration::Operation,
+                    result_addr,
+                    landings::first_elements(1),
+                    datatype
+                );
             }
             unnoted::PMPI_Fetch_and_op(
                 origin_addr,
@@ -7107,7 +7192,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     origin_addr,
-                    landings::count_of(i64::from(origin_count)),
+                    landings::first_elements(i64::from(origin_count)),
                     origin_datatype
                 );
             }
@@ -7144,7 +7229,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     result_addr,
-                    landings::count_of(i64::from(result_count)),
+                    landings::first_elements(i64::from(result_count)),
                     result_datatype
                 );
             }
@@ -7210,7 +7295,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     origin_addr,
-                    landings::count_of(i64::from(origin_count)),
+                    landings::first_elements(i64::from(origin_count)),
                     origin_datatype
                 );
             }
@@ -7249,7 +7334,7 @@ pub mod real {
                 landings::note(
                     Duration::Operation,
                     result_addr,
-                    landings::count_of(i64::from(result_count)),
+                    landings::first_elements(i64::from(result_count)),
                     result_datatype
                 );
             }
