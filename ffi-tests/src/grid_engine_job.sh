@@ -61,14 +61,15 @@ for node in $nodes; do
     number=$((number + 1))
     sequence="$sequence,[$node=$number]"
     "$agent" "$node" "$mount; export SGE_ROOT=$SGE_ROOT SGE_CELL=$SGE_CELL \
-        SGE_QMASTER_PORT=$SGE_QMASTER_PORT SGE_EXECD_PORT=$SGE_EXECD_PORT; env -u FFI_TEST_ID sge_execd" >&3 2>&1
+        SGE_QMASTER_PORT=$SGE_QMASTER_PORT SGE_EXECD_PORT=$SGE_EXECD_PORT; \
+        env -u FFI_TEST_ID sge_execd" >&3 2>&1
 done
 define -Ap pe_name=understudy slots=999 user_lists=NONE xuser_lists=NONE start_proc_args=NONE \
     stop_proc_args=NONE allocation_rule="$slots" control_slaves=TRUE job_is_first_task=FALSE \
     urgency_slots=min accounting_summary=FALSE qsort_args=NONE
-qconf -sq | sed "s/^qname .*/qname all.q/; s/^hostlist .*/hostlist $nodes/; s/^slots .*/slots $slots/
-    s/^pe_list .*/pe_list understudy/; s/^load_thresholds .*/load_thresholds NONE/
-    s/^seq_no .*/seq_no $sequence/" >"$state/queue"
+qconf -sq | sed "s/^qname .*/qname all.q/; s/^hostlist .*/hostlist $nodes/
+    s/^slots .*/slots $slots/; s/^pe_list .*/pe_list understudy/
+    s/^load_thresholds .*/load_thresholds NONE/; s/^seq_no .*/seq_no $sequence/" >"$state/queue"
 qconf -Aq "$state/queue" >&3 2>&1
 # Nodes are allocated in their order.
 qconf -ssconf | sed 's/^queue_sort_method .*/queue_sort_method seqno/' >"$state/scheduler"
