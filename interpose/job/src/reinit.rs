@@ -336,8 +336,10 @@ fn enter(rt: &Runtime, begin: InstanceIdentity) -> Option<c_int> {
         let found = world.size().unwrap_or_default();
         let expected = begin.place.0;
         system_calls::print_message(message::mpi_world_differs(library, found, expected));
-        // MPICH without a server fails. A success therefore means that the library uses another
-        // process manager, so every later start would have the same result.
+        // Libraries of these ABIs fail if the manager fails during this call: PMI-1 takes size and
+        // rank from the environment, and a closed socket is an error of PMI_Init and of all later
+        // calls (MPICH 5.0.2 with both ABIs; Intel MPI 2021.18 crashes). A success therefore means
+        // that the library uses another process manager, so every start would have this result.
         if understudy_mpi::abi::foreign_abi().is_some() {
             abort(exit_status::REFUSED);
         }
