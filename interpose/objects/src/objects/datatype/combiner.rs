@@ -77,7 +77,7 @@ fn insert_counts(integers: &[i64], at: usize, counts: &[i64]) -> Option<(Vec<i64
 /// Returns the blocks of a datatype.
 ///
 /// `None` for constructors that this file does not support, for missing arguments, and for more
-/// than `max_blocks` blocks. The limit does not apply to a distributed array with one dimension.
+/// than `max_blocks` blocks.
 pub fn blocks(recipe: &Recipe, max_blocks: usize) -> Option<Blocks> {
     let arguments = arguments(recipe)?;
     let integer = |at: usize| Some(*arguments.integers.get(at)? as isize);
@@ -86,7 +86,9 @@ pub fn blocks(recipe: &Recipe, max_blocks: usize) -> Option<Blocks> {
         .integers
         .first()
         .map_or(0, |&count| count.max(0) as usize);
-    if count > max_blocks && recipe.combiner != CONTIGUOUS {
+    // The first integer is the number of blocks, with two exceptions: a contiguous datatype is one
+    // block, and for a distributed array the integer is the number of processes.
+    if count > max_blocks && !matches!(recipe.combiner, CONTIGUOUS | DARRAY) {
         return None;
     }
     let addresses = || arguments.addresses.iter().map(|&address| address as isize);
@@ -155,7 +157,7 @@ fn darray(integers: &[i64], max_blocks: usize) -> Option<Vec<(isize, usize)>> {
     );
     let array = |at: usize| integers.get(3 + at * dimensions..3 + (at + 1) * dimensions);
     let (sizes, distributions, arguments, processes) = (array(0)?, array(1)?, array(2)?, array(3)?);
-    let axis = |axis: usize| -> Axis {
+    let axis = |axis: usize| -> Option<Axis> {
         let (size, count) = (sizes[axis] as isize, processes[axis].max(1) as isize);
         let after: isize = processes[axis + 1..]
             .iter()
@@ -173,11 +175,14 @@ fn darray(integers: &[i64], max_blocks: usize) -> Option<Vec<(isize, usize)>> {
             _ => (size, size.max(1)),
         };
         let begins = (own * block..size).step_by(step as usize);
+        if begins.size_hint().0 > max_blocks {
+            return None;
+        }
         let selected = begins.map(|begin| (begin, block.min(size - begin) as usize));
-        (size, selected.collect())
+        Some((size, selected.collect()))
     };
     rows(
-        (0..dimensions).map(axis).collect(),
+        (0..dimensions).map(axis).collect::<Option<_>>()?,
         *integers.get(3 + 4 * dimensions)?,
         max_blocks,
     )
@@ -320,6 +325,28 @@ mod tests {
         assert_eq!(in_c, Some(Blocks::Elements(vec![(6, 3), (11, 3)])));
         let in_fortran = blocks(&recipe(SUBARRAY, &[2, 5, 4, 3, 2, 1, 1, 1], &[]));
         assert_eq!(in_fortran, in_c);
+    }
+
+    #[test]
+    fn the_limit_counts_the_blocks_of_one_process() {
+        let cyclic = |processes: i64, size: i64| {
+            let integers = [
+                processes,
+                0,
+                1,
+                CYCLIC,
+                DEFAULT_ARGUMENT,
+                processes,
+                ORDER_C,
+            ];
+            super::blocks(&large(DARRAY, &integers, &[size]), 4)
+        };
+        // Process 0 of 2 has every second element.
+        let every_second = vec![(0, 1), (2, 1), (4, 1), (6, 1)];
+        assert_eq!(cyclic(2, 8), Some(Blocks::Elements(every_second)));
+        assert_eq!(cyclic(2, 10), None);
+        assert_eq!(cyclic(2, 1 << 60), None);
+        assert_eq!(cyclic(1000, 8), Some(Blocks::Elements(vec![(0, 1)])));
     }
 
     #[test]
