@@ -11,10 +11,10 @@ pub fn time_axis(from: u64, to: u64, y: u32) -> Markup {
     html! {
         @for (index, (at, label)) in ticks.iter().enumerate() {
             @let x = percent(*at, from, to);
-            // A narrow screen hides every second label, for which it has no room.
+            // `style.css` hides labels of class `minor` on narrow screens.
             @let class = if index % 2 == 0 { "tick" } else { "tick minor" };
             line.axis x1=(x) x2=(x) y1="0" y2=(y) {}
-            text class=(class) x=(x) y=(y + 14) text-anchor=[(*at < from + (to - from) / 20).then_some("start")] { (label) }
+            text class=(class) x=(x) y=(y + 14) text-anchor=[(*at - from < to.saturating_sub(from) / 20).then_some("start")] { (label) }
         }
     }
 }
@@ -23,17 +23,17 @@ pub fn time_axis(from: u64, to: u64, y: u32) -> Markup {
 fn ticks(from: u64, to: u64) -> Vec<(u64, String)> {
     let span = to.saturating_sub(from).max(1);
     let step = round_step(span as f64).max(1.0) as u64;
-    let unit = |at: u64| match step {
+    let label = |at: u64| match step {
         1_000_000_000.. => format!("{} s", at / 1_000_000_000),
         100_000_000.. => format!("{:.1} s", at as f64 / 1e9),
         1_000_000.. => format!("{:.3} s", at as f64 / 1e9),
-        _ => format!("{:.6} s", at as f64 / 1e9),
+        1_000.. => format!("{:.6} s", at as f64 / 1e9),
+        _ => format!("{at} ns"),
     };
-    let first = from.div_ceil(step) * step;
-    (0..)
-        .map(|index| first + index * step)
+    let first = from.checked_next_multiple_of(step);
+    std::iter::successors(first, |at| at.checked_add(step))
         .take_while(|at| *at <= to.saturating_sub(span / 12))
-        .map(|at| (at, unit(at)))
+        .map(|at| (at, label(at)))
         .collect()
 }
 
@@ -59,7 +59,7 @@ pub fn percent(at: u64, from: u64, to: u64) -> String {
 pub fn width(from: u64, to: u64, span: u64) -> String {
     format!(
         "{:.3}%",
-        ((to - from) as f64 / span.max(1) as f64 * 100.0).max(0.15)
+        (to.saturating_sub(from) as f64 / span.max(1) as f64 * 100.0).max(0.15)
     )
 }
 
@@ -96,6 +96,17 @@ mod tests {
             ["1.500 s", "1.510 s", "1.520 s", "1.530 s"]
         );
         assert!(labels(0, 0).len() <= 5);
+        assert_eq!(labels(0, 1_000), ["0 ns", "500 ns"]);
+        assert_eq!(
+            labels(2_000, 2_400),
+            ["2000 ns", "2100 ns", "2200 ns", "2300 ns"]
+        );
+        for exponent in 0..19 {
+            let labels = labels(0, 10u64.pow(exponent));
+            let distinct: std::collections::BTreeSet<_> = labels.iter().collect();
+            assert_eq!(distinct.len(), labels.len(), "{labels:?}");
+        }
+        assert!(labels(u64::MAX - 1, u64::MAX).len() <= 5);
         let steps = [
             (4.0, 1.0),
             (5.0, 2.0),
@@ -108,5 +119,11 @@ mod tests {
             assert!((round_step(span) / step - 1.0).abs() < 1e-9, "{span}");
         }
         assert_eq!(percent(5, 0, 20), "25.000%");
+    }
+
+    #[test]
+    fn a_reversed_range_is_drawn() {
+        assert_eq!(width(7, 5, 20), "0.150%");
+        assert_eq!(time_axis(7, 5, 10).into_string(), "");
     }
 }
