@@ -18,7 +18,7 @@ pub fn checkpoints(points: &[CheckpointPoint], to: u64) -> Markup {
     let data: Vec<Vec<String>> = listed
         .iter()
         .map(|it| {
-            let state = if it.committed {
+            let state = if it.is_committed() {
                 "committed"
             } else {
                 "given up"
@@ -83,7 +83,7 @@ fn group(points: &[CheckpointPoint], to: u64, value: fn(&CheckpointPoint) -> u64
     let column =
         |it: &CheckpointPoint| u128::from(it.at_ns) * COLUMNS as u128 / u128::from(to.max(1));
     let is_alike = |a: &CheckpointPoint, b: &CheckpointPoint| {
-        column(a) == column(b) && a.committed == b.committed
+        column(a) == column(b) && a.is_committed() == b.is_committed()
     };
     let groups = points.chunk_by(is_alike);
     groups
@@ -111,7 +111,7 @@ fn bars(
             @for bar in group(points, to, value) {
                 @let height = (bar.most as f64 / most as f64 * (HEIGHT - 20) as f64).ceil().max(1.0) as u64;
                 @let first = bar.points[0];
-                rect class=(if first.committed { "cut" } else { "lost" }) x=(percent(first.at_ns, 0, to)) width="0.4%" y=(HEIGHT - height) height=(height) {
+                rect class=(if first.is_committed() { "cut" } else { "lost" }) x=(percent(first.at_ns, 0, to)) width="0.4%" y=(HEIGHT - height) height=(height) {
                     title { (bar.title(show)) }
                 }
             }
@@ -173,7 +173,7 @@ mod tests {
             epoch: Epoch(index),
             at_ns: index * 1000,
             bytes: if index == 777 { 99 } else { 1 },
-            committed: true,
+            committed_ns: Some(index * 1000),
             ..CheckpointPoint::default()
         };
         let points: Vec<_> = (0..40_000).map(point).collect();

@@ -35,7 +35,7 @@ pub fn outcome(report: &Report) -> String {
         .checkpoints
         .points
         .iter()
-        .filter(|point| point.committed)
+        .filter(|point| point.is_committed())
         .count();
     format!(
         "{end} {failed}{recovered} {} committed.",

@@ -16,9 +16,11 @@ pub fn survival(report: &Report, facts: &Facts) -> Markup {
     html! {
         p { "With these settings and hosts, the following would have ended the job:" }
         ul { @for line in lines(facts) { li { (line) } } }
-        @if let Some(gap) = longest_gap(&report.checkpoints.points, facts.end_ns) {
-            p { "A failure at the worst moment would have cost " (time(gap)) " of work, the \
-                longest time without a checkpoint." }
+        p {
+            "A failure at the worst moment would have cost "
+            (time(longest_repetition(&report.checkpoints.points, facts.end_ns)))
+            " of work: the longest time from a checkpoint, or from the start of the job, to the \
+                commit of the next checkpoint or the end of the job."
         }
     }
 }
@@ -74,18 +76,21 @@ fn nodes(facts: &Facts, at_home: &str) -> String {
     }
 }
 
-/// Returns the longest time between successive committed checkpoints, or after the last one.
-fn longest_gap(points: &[CheckpointPoint], end: u64) -> Option<u64> {
-    let mut times: Vec<u64> = points
-        .iter()
-        .filter(|it| it.committed)
-        .map(|it| it.at_ns)
-        .collect();
-    times.push(end);
-    times
-        .windows(2)
-        .map(|pair| pair[1].saturating_sub(pair[0]))
-        .max()
+/// Returns the longest time of work that a failure would have made the job repeat.
+///
+/// A failure makes the job repeat the work since the capture of the last committed checkpoint. The
+/// repeated time is thus longest immediately before the next commit, or at the end of the job.
+/// Before the first commit, the job repeats everything since its start.
+fn longest_repetition(points: &[CheckpointPoint], end: u64) -> u64 {
+    let mut resumed_at = 0;
+    let mut longest = 0;
+    for point in points {
+        if let Some(committed_ns) = point.committed_ns {
+            longest = longest.max(committed_ns.saturating_sub(resumed_at));
+            resumed_at = point.at_ns;
+        }
+    }
+    longest.max(end.saturating_sub(resumed_at))
 }
 
 #[cfg(test)]
@@ -114,15 +119,19 @@ mod tests {
 
     #[test]
     fn the_longest_time_without_a_checkpoint_counts() {
-        let point = |at_ns, committed| CheckpointPoint {
+        let point = |at_ns, committed_ns| CheckpointPoint {
             at_ns,
-            committed,
+            committed_ns,
             ..CheckpointPoint::default()
         };
-        assert_eq!(
-            longest_gap(&[point(5, true), point(9, false), point(12, true)], 15),
-            Some(7)
-        );
-        assert_eq!(longest_gap(&[], 15), None);
+        let abandoned = point(9, None);
+        // From the capture of the first checkpoint to the commit of the next one.
+        let points = [point(5, Some(6)), abandoned, point(12, Some(14))];
+        assert_eq!(longest_repetition(&points, 15), 9);
+        // From the start of the job to the first commit.
+        assert_eq!(longest_repetition(&[point(5, Some(10)), abandoned], 14), 10);
+        // From the last capture to the end of the job.
+        assert_eq!(longest_repetition(&points, 30), 18);
+        assert_eq!(longest_repetition(&[abandoned], 15), 15);
     }
 }

@@ -70,7 +70,14 @@ pub struct CheckpointPoint {
     pub bytes: u64,
     /// Pause of the slowest worker.
     pub pause_ns: u64,
-    pub committed: bool,
+    /// Time of the first rank's commit, on the job's clock; `None` if none has committed it.
+    pub committed_ns: Option<u64>,
+}
+
+impl CheckpointPoint {
+    pub fn is_committed(&self) -> bool {
+        self.committed_ns.is_some()
+    }
 }
 
 /// Collects the checkpoints of a job, event by event.
@@ -121,7 +128,7 @@ impl CheckpointCollector {
                 checkpoints.commit_ns.add(rank, ns);
                 let mut points = checkpoints.points.iter_mut().rev().take(MAX_UNCOMMITTED);
                 if let Some(point) = points.find(|point| point.epoch == epoch) {
-                    point.committed = true;
+                    point.committed_ns.get_or_insert(event.at_ns);
                 }
             }
             _ => {}
