@@ -8,8 +8,8 @@
 //! * `address_map`: addresses, descriptors and keys of the three sides;
 //! * [`BootInfo`], [`ShimStart`], [`EntryPoints`]: structures that are passed at the start;
 //! * [`StopCode`], [`mpi_lock`]: threads of the program;
-//! * [`effect`], [`descriptor_facts`], [`libc_procedures`]: the program's effects on files and its
-//!   calls of libc.
+//! * [`effect`], [`descriptor_facts`], [`exclusive_creation`], [`libc_procedures`]: the program's
+//!   effects on files and its calls of libc.
 #![no_std]
 
 mod address_map;
@@ -21,6 +21,7 @@ pub mod control_block;
 pub mod descriptor_facts;
 pub mod effect;
 mod entry_points;
+pub mod exclusive_creation;
 pub mod fortran;
 pub mod kernel_aio;
 pub mod kernel_use;

@@ -40,6 +40,7 @@ mod effect_reports;
 mod entry;
 mod environ;
 mod environment_block;
+mod exclusive_creation;
 mod exec;
 mod fatal_signals;
 mod files;

@@ -2,18 +2,16 @@
 #![allow(unsafe_code)]
 
 use crate::effect_reports::report;
+use crate::exclusive_creation::open_or_create;
 use crate::libc::next;
 use crate::{stop, threads};
 use core::ffi::{c_char, c_int, c_uint, c_void};
 use core::sync::atomic::AtomicPtr;
 use understudy_abi::effect;
+use understudy_abi::exclusive_creation::Attempt;
 
 const O_CREAT: c_int = 0o100;
 const O_EXCL: c_int = 0o200;
-
-unsafe extern "C" {
-    fn __errno_location() -> *mut c_int;
-}
 
 type Open = unsafe extern "C" fn(*const c_char, c_int, c_uint, *const c_void) -> c_int;
 
@@ -38,14 +36,15 @@ pub unsafe extern "C" fn mq_open(
             return real(name, flags, mode, attributes);
         }
         let mut is_blocked = threads::block_stops();
-        let errno = *__errno_location();
-        // The first call fails if the queue exists, and thus shows whether a queue was created.
-        let mut queue = real(name, flags | O_EXCL, mode, attributes);
-        let is_new = queue >= 0;
-        if !is_new && flags & O_EXCL == 0 {
-            *__errno_location() = errno;
-            queue = real(name, flags, mode, attributes);
-        }
+        let (queue, is_new) = if flags & O_EXCL == 0 {
+            open_or_create(|attempt| match attempt {
+                Attempt::Create => real(name, flags | O_EXCL, mode, attributes),
+                Attempt::Open => real(name, flags & !O_CREAT, mode, attributes),
+            })
+        } else {
+            let queue = real(name, flags, mode, attributes);
+            (queue, queue >= 0)
+        };
         if is_new {
             is_blocked |= report(effect::POSIX_QUEUE, queue, name, 0);
         }

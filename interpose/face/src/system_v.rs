@@ -5,12 +5,14 @@
 #![allow(unsafe_code)]
 
 use crate::effect_reports::report;
+use crate::exclusive_creation::open_or_create;
 use crate::kernel_use::KERNEL_USE;
 use crate::libc::next;
 use crate::{stop, threads};
 use core::ffi::{CStr, c_char, c_int, c_long, c_short, c_ushort, c_void};
 use core::sync::atomic::AtomicPtr;
 use understudy_abi::effect;
+use understudy_abi::exclusive_creation::Attempt;
 use understudy_abi::system_v::{CREATED, MESSAGES, SEMAPHORES, UNDO};
 
 const IPC_PRIVATE: c_int = 0;
@@ -41,28 +43,30 @@ pub struct Operation {
 
 /// Creates or opens an object, and returns the identifier for the program.
 ///
-/// `call` creates or opens the object with the given flags. Any process may use an object with a
-/// key, so only private objects are recorded as [`CREATED`] by this process.
+/// `call` creates or opens the object with the given flags. [`CREATED`] is set for private objects
+/// only: other processes can open an object that has a key.
 fn get(kind: i64, (key, flags): (c_int, c_int), call: impl Fn(c_int) -> c_int) -> c_int {
     let is_blocked = threads::block_stops();
     let is_private = key == IPC_PRIVATE;
-    let may_create = is_private || flags & IPC_CREAT != 0;
-    // The first call fails if the object exists, and thus shows whether an object was created.
-    let exclusive = if may_create { IPC_EXCL } else { 0 };
-    let mut identifier = call(flags | exclusive);
-    let is_new = may_create && identifier >= 0;
-    if identifier < 0 && flags & IPC_EXCL != exclusive {
-        identifier = call(flags);
-    }
-    let mut is_reported = false;
+    let (mut identifier, is_new) = if !is_private && flags & (IPC_CREAT | IPC_EXCL) == IPC_CREAT {
+        open_or_create(|attempt| match attempt {
+            Attempt::Create => call(flags | IPC_EXCL),
+            Attempt::Open => call(flags & !IPC_CREAT),
+        })
+    } else {
+        let identifier = call(flags);
+        let may_create = is_private || flags & IPC_CREAT != 0;
+        (identifier, may_create && identifier >= 0)
+    };
+    let mut has_report_blocked = false;
     if identifier >= 0 {
         // SAFETY: `report` permits a null pointer in place of the string.
-        is_reported = is_new
+        has_report_blocked = is_new
             && unsafe { report(effect::SYSTEM_V_OBJECT, identifier, core::ptr::null(), kind) };
         let object_flags = if is_private { CREATED } else { 0 };
         identifier = KERNEL_USE.objects.open(kind, identifier, object_flags);
     }
-    if is_blocked || is_reported {
+    if is_blocked || has_report_blocked {
         stop::unblock();
     }
     identifier
