@@ -128,7 +128,7 @@ fn open_now(rt: &Runtime) -> OpenFilesAtCut {
         } else if let Some(file) = OpenFile::from_fd(fd, &file_stat, is_programs, &regular) {
             saved.files.insert(fd, file);
             regular.push(fd);
-        } else if is_programs && !rt.files.was_inherited(fd) {
+        } else if is_programs && !rt.files.is_inherited(fd) {
             let name = match sockets::is_of_service(fd) {
                 true => sockets::SERVICE.to_vec(),
                 false => path_of(fd).as_os_str().as_bytes().to_vec(),

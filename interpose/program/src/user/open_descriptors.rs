@@ -109,10 +109,18 @@ pub(super) fn path_of(fd: i32) -> PathBuf {
 
 /// True if two descriptors share one open file description.
 pub(super) fn is_same_description(one: i32, other: i32) -> bool {
+    compare_descriptions(one, other) == Some(true)
+}
+
+/// Returns true if two descriptors share one open file description.
+///
+/// `None` if the kernel does not permit the comparison (kcmp(2)), or a descriptor is closed.
+pub(super) fn compare_descriptions(one: i32, other: i32) -> Option<bool> {
     const KCMP_FILE: i32 = 0;
     // SAFETY: kcmp(2) with KCMP_FILE accesses no memory.
-    unsafe {
+    let order = unsafe {
         let pid = libc::getpid();
-        libc::syscall(libc::SYS_kcmp, pid, pid, KCMP_FILE, one, other) == 0
-    }
+        libc::syscall(libc::SYS_kcmp, pid, pid, KCMP_FILE, one, other)
+    };
+    (order >= 0).then_some(order == 0)
 }

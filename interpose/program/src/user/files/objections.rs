@@ -54,7 +54,7 @@ pub fn check_kinds(files: &OpenFileState, input: &Input) -> Result<(), UserError
     let all: Vec<(i32, libc::stat)> = descriptors().into_iter().filter_map(file_stat).collect();
     let is_programs = |(fd, file_stat): &&(i32, libc::stat)| {
         files.is_programs(*fd, file_stat)
-            && !files.was_inherited(*fd)
+            && !files.is_inherited(*fd)
             && !input.is_relayed(file_stat)
             && Stream::from_fd(*fd, file_stat).is_none()
     };

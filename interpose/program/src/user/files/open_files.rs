@@ -41,9 +41,9 @@ impl OpenFileState {
         }
     }
 
-    /// True for a descriptor inherited from the launcher.
-    pub fn was_inherited(&self, fd: i32) -> bool {
-        inherited::is_launchers(&self.inherited.borrow(), fd)
+    /// True if the descriptor still refers to an object inherited from the launcher.
+    pub fn is_inherited(&self, fd: i32) -> bool {
+        inherited::is_inherited(&self.inherited.borrow(), fd)
     }
 
     /// True if the descriptor may be the program's.
@@ -53,7 +53,7 @@ impl OpenFileState {
     /// not.
     pub fn is_programs(&self, fd: i32, file_stat: &libc::stat) -> bool {
         let is_pipe = file_stat.st_mode & libc::S_IFMT == libc::S_IFIFO;
-        fd > libc::STDERR_FILENO || streams::was_stream(fd) || !is_pipe && !self.was_inherited(fd)
+        fd > libc::STDERR_FILENO || streams::was_stream(fd) || !is_pipe && !self.is_inherited(fd)
     }
 }
 
