@@ -25,7 +25,9 @@ impl Action {
         Action::Order(JobOrder::Guardian { rank, message })
     }
 
-    /// Starts a process at a guardian; `anew` is false only for the job's first processes.
+    /// Starts a process at a guardian.
+    ///
+    /// `anew` is false for the processes with which the job begins, and true for all later ones.
     pub fn start(number: ProcessNumber, at: Guardian, anew: bool) -> Action {
         Action::to_guardian(
             at,
@@ -36,7 +38,9 @@ impl Action {
         )
     }
 
-    /// Kills a process, whose guardian may have exited.
+    /// Kills a process.
+    ///
+    /// The node manager kills the process if the guardian has exited.
     pub fn kill(number: ProcessNumber, at: Guardian) -> Action {
         Action::to_guardian(at, ToGuardian::Kill { number })
     }
@@ -46,7 +50,7 @@ impl Action {
         Action::to_guardian(at, ToGuardian::Leave { status })
     }
 
-    /// Takes every living process out of its MPI library for a generation.
+    /// Makes every living process leave its MPI library, because this generation will begin.
     pub fn announce(generation: Generation) -> Action {
         Action::Order(JobOrder::Announce { generation })
     }

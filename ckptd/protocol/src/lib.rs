@@ -14,16 +14,29 @@
 //! no such process, one is started.
 //!
 //! A manager that dies is followed by another one. The guardians report their processes to the new
-//! manager, which begins the next generation.
+//! manager, which begins the next generation. On several nodes the leader begins again in the same
+//! way when the manager of another node is replaced ([`Job::begin_again`]).
 //!
-//! Every failure, at any time, is answered by the next generation. The job ends early if the
-//! program does (a process exits by itself before the end, or calls MPI_Abort), if neither a
-//! process that was in a generation nor a replica store is left, or if failures in succession
-//! reach a limit.
+//! The death of a process is answered by the next generation, with these exceptions:
 //!
-//! Nodes and the leader judge each other's silence by [`NodeLease`] and [`PeerSilence`]. Guardians
-//! and their manager do so by [`PeerSilence`]; the leader decides about guardians that are silent by
-//! [`GuardianWatch`].
+//! * The death of an idle spare interrupts no other process.
+//! * Before the first processes have resumed from `MPI_Init`, no checkpoint exists: the job starts
+//!   again from its beginning. A process that was killed before it used MPI is started again alone.
+//! * After all workers have reported `AtEnd`, only exit statuses count.
+//!
+//! The job ends early in these cases:
+//!
+//! * The program ends it: a process exits before the end, or calls MPI_Abort.
+//! * Not all guardians have joined within [`JOIN_TIMEOUT`].
+//! * The kernel has killed a process because memory was exhausted, and no spare can replace the
+//!   process.
+//! * Neither a process that was in a generation nor a replica store is left.
+//! * The job would have to start again from its beginning, but has printed output.
+//! * The number of failures in succession, or of starts from the beginning, reaches a limit.
+//!
+//! A node judges the silence of the leader by [`NodeLease`]. The leader judges the silence of nodes
+//! by [`PeerSilence`], and so do a guardian and its manager judge each other. The leader decides
+//! about silent guardians by [`GuardianWatch`].
 //!
 //! The crate uses no sockets, no clock and no MPI: time is passed in, and `tests/simulator`
 //! simulates everything else.
