@@ -13,12 +13,13 @@
 //! *high-water mark* is the position behind the last byte that was forwarded. Bytes below it repeat
 //! earlier output and are dropped; bytes from it on are forwarded.
 //!
-//! Programs print times, so that a repeated line may have another length than at first. Therefore
-//! lines are counted: a line that was forwarded as a whole is dropped as a whole, whatever its
-//! length. Only the line that contains the high-water mark is dropped by bytes. Example: the output
+//! Positions count lines, because a repeated line may have another length than the first printing:
+//! many programs print times. A line that was forwarded as a whole is therefore dropped as a whole,
+//! whatever its length. Bytes are counted only in the line that contains the high-water mark, which
+//! was forwarded in part: as many bytes of its repetition are dropped. Example: the output
 //! up to the failure was `time 12.75 s`, `total 7` and the incomplete line `ti`. The repetition is
 //! `time 9 s`, `total 7`, `time 3`. The relay drops two lines and two bytes, and forwards `me 3`.
-//! Only this line can consist of bytes of both printings.
+//! Only the line at the high-water mark can consist of bytes of both printings.
 //!
 //! # Protocol
 //!

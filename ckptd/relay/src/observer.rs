@@ -40,7 +40,8 @@ impl LedgerObserver {
         let begin = Instant::now();
         let mut poll_interval = Duration::from_micros(20);
         loop {
-            // Checked before the state: a relay may end a stream and exit between the checks.
+            // The relay is checked before the stream's state, because the relay may end the stream
+            // and exit between the two checks.
             let was_alive = self.is_relay_alive();
             if cell.state() != StreamState::Open {
                 return Ok(cell.high_water.load());

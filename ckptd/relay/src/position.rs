@@ -51,9 +51,9 @@ impl Position {
 
     /// Returns the number of `bytes`, beginning here, that are below the high-water mark `mark`.
     ///
-    /// Whole lines before the mark's line are below, and in the mark's line as many bytes as its
-    /// column. The newline of the mark's line is never below the mark, even if the line is shorter
-    /// than the column.
+    /// All bytes of the lines before the mark's line are below the mark. In the mark's line, the
+    /// number of bytes below the mark is the column of the mark. The newline of that line is never
+    /// below the mark, even if the line is shorter than the column.
     pub fn below(self, mark: Self, bytes: &[u8]) -> usize {
         let (line_start, column) = match self.line.cmp(&mark.line) {
             Order::Greater => return 0,

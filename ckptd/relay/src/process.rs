@@ -50,7 +50,7 @@ pub fn run(path: &Path) {
     sys::detach(c"ckptd-relay", IN_ERR_FD + 1);
     let relay_ledger = open_ledger(path);
     if matches!(relay_ledger, RelayLedger::Private(_)) {
-        // Otherwise the rank would wait for the ledger until its timeout.
+        // A rank that does not see the mark would wait for the ledger until its timeout.
         inputs
             .into_iter()
             .flatten()
@@ -119,11 +119,11 @@ fn close(relay_ledger: &RelayLedger) {
     }
 }
 
-/// True if the job's directory exists, with which the job's other files are removed later.
+/// True if the job's directory exists, so that the ledger will be removed with it.
 ///
-/// A relay whose rank and manager are killed while it starts may create the ledger after the job's
-/// files were removed, and must then remove the ledger itself. Also true for a file that is not
-/// named after a job: such a ledger is removed only at the rank's request.
+/// The relay may create the ledger after the job's files were removed, if rank and manager are
+/// killed while the relay starts. The relay must then remove the ledger itself. Also true for a
+/// file that is not named after a job: such a ledger is removed only at the rank's request.
 fn has_job_directory(ledger: &Path) -> bool {
     let name = ledger
         .file_name()

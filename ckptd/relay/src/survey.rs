@@ -16,7 +16,9 @@ pub struct LedgerRank {
     /// Name of the job, as given by the launcher.
     pub job: String,
     pub rank: ProcessNumber,
-    /// Contents of the ledger; `None` if it has another version, or is not ready.
+    /// Contents of the ledger.
+    ///
+    /// `None` if the ledger has another version, is not ready, or was removed during the survey.
     pub entry: Option<LedgerContents>,
 }
 
@@ -45,7 +47,8 @@ impl LedgerRank {
                 || is_relay(entry.relay)
                 || (lives(entry.launcher) && is_launcher(entry.launcher))
         };
-        // While the ledger is being created, only the job's name contains a process id.
+        // A ledger that is not ready contains no process ids; the job's name contains the
+        // launcher's.
         self.entry.is_some_and(has_process) || has_launcher(&self.job)
     }
 }
@@ -100,7 +103,7 @@ pub fn survey() -> Vec<LedgerRank> {
                     lives: pid != 0 && lives(pid),
                 })
             }
-            // The file is no ledger of this user, or was removed.
+            // The file is no ledger of this user, or cannot be read.
             Err(LedgerError::NotALedger | LedgerError::Io(_)) => return None,
             Err(_) => None,
         };

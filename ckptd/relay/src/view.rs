@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 
 /// A rank's own ledger together with the write ends of its pipes.
 ///
-/// All state is in the ledger and none in this value, so that a rollback of the rank's memory does
-/// not affect it. The mapping of the ledger must not be part of a checkpoint. The functions do not
-/// allocate, and assume that no process writes to the stream meanwhile.
+/// This value has no state of its own: all state is in the ledger, which a rollback of the rank's
+/// memory does not change. The mapping of the ledger must therefore not be part of a checkpoint.
+/// The functions do not allocate, and assume that no process writes to the stream meanwhile.
 pub struct LedgerView {
     ledger: Mapping,
     pipes: [Option<RawFd>; 2],
@@ -121,8 +121,8 @@ impl LedgerView {
 
     /// Sets the position of the next byte to be written, after a rollback.
     ///
-    /// Returns at once, unless the relay has not applied an earlier command yet, because it has not
-    /// read the pipe that far.
+    /// Waits only if an earlier command is still posted. The relay applies that command when it has
+    /// read the pipe up to the byte for which the command was posted.
     pub fn rebase(&self, stream: Stream, position: Position) -> Result<(), LedgerError> {
         self.post(stream, position, None)
     }
@@ -198,8 +198,9 @@ impl LedgerView {
         let (cell, pipe) = self.stream(stream)?;
         let now = self.snapshot(stream)?;
         if now.is_command_pending {
-            // The relay does not touch the command before another byte is written, so it is changed
-            // in place. A rebase does not change the high-water mark of an earlier takeover.
+            // The relay applies the posted command only after the rank has written another byte, so
+            // the command can be changed. If an earlier takeover has set a high-water mark, a
+            // rebase leaves the mark as it is.
             if let Some(mark) = high_water {
                 cell.command_high_water.store(mark);
                 cell.command_marks.store(1, SeqCst);
