@@ -1,4 +1,4 @@
-//! `ckptd serve`: the daemon of a node and user.
+//! `ckptd serve`: the daemon, one for each user and node.
 //!
 //! The daemon keeps the pools of spares of all the user's jobs on the node.
 //!

@@ -70,7 +70,7 @@ pub struct CheckpointPoint {
     pub bytes: u64,
     /// Pause of the slowest worker.
     pub pause_ns: u64,
-    /// Time of the first rank's commit, on the job's clock; `None` if none has committed it.
+    /// Time of the first rank's commit, on the job's clock; `None` without a commit.
     pub committed_ns: Option<u64>,
 }
 

@@ -4,7 +4,9 @@ use crate::described::described;
 use serde::Serialize;
 use understudy_formats::events::{Epoch, Kind, ProcessNumber, Record};
 
-/// Latest time of an event, in nanoseconds (146 years), even in a damaged file.
+/// Maximum time of an event, in nanoseconds (146 years).
+///
+/// Later times are reduced to this one, because a damaged file may contain any number.
 const LATEST_NS: u64 = i64::MAX as u64 / 2;
 
 /// A record with a time on the job's clock or, in [`crate::Live`], since 1970.
