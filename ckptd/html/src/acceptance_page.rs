@@ -7,7 +7,7 @@ use maud::{Markup, html};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RowVerdict {
     Right,
-    /// Right, with something that an administrator should know.
+    /// Right, with a remark for the administrator.
     Noted,
     NotTried,
     Wrong,

@@ -11,7 +11,7 @@ const STEPS: u32 = 60;
 
 /// Draws the expected time that is lost to checkpoints and failures, by interval.
 ///
-/// Returns a sentence instead if no checkpoint followed the first.
+/// Returns a sentence about the missing cost if the job has taken only the first checkpoint.
 pub fn plot(report: &Report, mtbf: Duration) -> Markup {
     let Some(costs) = report.costs.filter(|costs| costs.pause_ns > 0) else {
         return html! { p { "There was no checkpoint after the first, so the cost of one is not \
@@ -20,8 +20,8 @@ pub fn plot(report: &Report, mtbf: Duration) -> Markup {
     let (cost, mtbf) = (costs.pause_ns as f64 / 1e9, mtbf.as_secs_f64());
     let recovery = costs.recovery_ns as f64 / 1e9;
     let best = checkpoint_interval::daly_interval(cost, mtbf);
-    // Expected time of one interval of work, with its checkpoint and the expected failures, as a
-    // multiple of the interval, less 1.
+    // Time that is lost per time of work: the expected time for one interval of work, including
+    // its checkpoint and the expected failures, is divided by the interval, and 1 is subtracted.
     let overhead = |interval: f64| {
         checkpoint_interval::expected_time(interval, cost, recovery, mtbf, 1.0) / interval - 1.0
     };

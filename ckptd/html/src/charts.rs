@@ -77,8 +77,8 @@ impl Bar<'_> {
 
 /// Groups checkpoints into bars.
 ///
-/// Successive checkpoints in one column share a bar with their greatest value, provided that all
-/// of them, or none, were committed.
+/// Successive checkpoints in one column share a bar, which shows their greatest value. Committed
+/// checkpoints and others never share a bar.
 fn group(points: &[CheckpointPoint], to: u64, value: fn(&CheckpointPoint) -> u64) -> Vec<Bar<'_>> {
     let column =
         |it: &CheckpointPoint| u128::from(it.at_ns) * COLUMNS as u128 / u128::from(to.max(1));

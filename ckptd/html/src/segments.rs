@@ -80,8 +80,8 @@ impl Activity {
 
     /// True if the activity is short and frequent.
     ///
-    /// A drawing shows ranges of such an activity that are shorter than a column by their share of
-    /// the time.
+    /// Ranges of such an activity that are shorter than a column are added up. The drawing then
+    /// shows which share of the column's time they take.
     pub fn is_frequent(self) -> bool {
         matches!(self, Self::Ship | Self::Cut)
     }
@@ -228,7 +228,7 @@ impl Track {
             Kind::Ship { ns, .. } => draw_until_now(Activity::Ship, ns),
             Kind::FailureDetected { .. } => self.stage_at = at,
             Kind::Stage { stage, ns, .. } => {
-                // No stage can end after its record.
+                // A stage is recorded after its end, so the end is at most the record's time.
                 let from = self.stage_at;
                 self.stage_at = from.saturating_add(ns).min(at.max(from));
                 draw(Segment {

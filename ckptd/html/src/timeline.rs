@@ -18,7 +18,7 @@ const MIN_MARKED_FRACTION: u64 = 40;
 /// Returns the drawing between two times, with its legend and its numbers.
 pub fn timeline(rows: &[Row], canvas: &Canvas, label: &str) -> Markup {
     let (from, to) = (canvas.from, canvas.to);
-    // A process that has died earlier has no lane.
+    // A process that has died before `from` has no lane.
     let shown: Vec<(&Row, &Lane)> = rows
         .iter()
         .filter_map(|row| Some((row, canvas.lanes.get(&row.rank)?)))
@@ -49,7 +49,8 @@ pub fn timeline(rows: &[Row], canvas: &Canvas, label: &str) -> Markup {
 
 /// Draws an activity of a process.
 ///
-/// Long ranges have the full height; short ones have the height of their share of the time.
+/// A range that is longer than a column has the full height. For shorter ranges, the height of the
+/// column shows the share of its time that they take.
 fn band(canvas: &Canvas, lane: &Lane, activity: Activity, y: u32) -> Markup {
     let (from, to) = (canvas.from, canvas.to);
     let spans = lane.spans.get(&activity).map_or(&[][..], Vec::as_slice);
@@ -81,7 +82,9 @@ struct Run {
     height: u32,
 }
 
-/// Returns columns with the height of their share in pixels, at least one pixel.
+/// Returns the columns of short ranges, with heights in pixels.
+///
+/// The height of a column shows the activity's share of the time, and is at least one pixel.
 fn runs(canvas: &Canvas, lane: &Lane, activity: Activity) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     let column_ns = (canvas.to - canvas.from) as f64 / COLUMNS as f64;
