@@ -15,7 +15,7 @@ pub enum Attempt {
     Open,
 }
 
-/// Creates or opens an object, and returns true with the object if the object is new.
+/// Creates or opens an object; returns its number, and true if it is new.
 ///
 /// `call` makes the call, and returns its errno if it fails. Both calls are made again if another
 /// process removes the object between them.

@@ -14,7 +14,7 @@ pub const SEMAPHORES: i64 = 1 << 32;
 /// A message queue (msgget(2)).
 pub const MESSAGES: i64 = 2 << 32;
 
-/// The process has created the object.
+/// The process has created the object, which has no key (IPC_PRIVATE).
 pub const CREATED: u32 = 1;
 /// The process has used SEM_UNDO (semop(2)).
 pub const UNDO: u32 = 2;

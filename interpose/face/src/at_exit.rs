@@ -1,7 +1,7 @@
 //! Exit of the program by exit(3), which is reported to the runtime.
 //!
-//! Without the report, the other ranks would wait for ever for a rank that exits without
-//! MPI_Finalize: the launcher sees only the guardian, and notifies no rank.
+//! The launcher sees only the guardian. It therefore notifies no other rank if a rank exits without
+//! MPI_Finalize. Without the report, the other ranks would wait for ever.
 #![allow(unsafe_code)]
 
 use crate::entry::{ENTRY, slot_count};
@@ -26,9 +26,9 @@ unsafe extern "C" {
 
 /// Registers functions for the exit of the program.
 ///
-/// exit(3) calls `hook` with the status, and _exit(2) calls `at_once`. If `needs_call` returns
-/// true, exit(3) first makes a call of the slot [`understudy_abi::libc_procedures::EXIT_SLOT`],
-/// provided that the exiting thread may enter the runtime.
+/// exit(3) calls `hook` with the status, and _exit(2) calls `at_once`. If `needs_call` returns true
+/// and the exiting thread may enter the runtime, exit(3) first calls the runtime's handler of the
+/// slot [`understudy_abi::libc_procedures::EXIT_SLOT`].
 ///
 /// # Safety
 /// The caller must be on the program's stack, because this function calls on_exit(3) of the
@@ -50,7 +50,7 @@ pub unsafe extern "C" fn call_at_exit(
     }
 }
 
-/// Makes a call of the runtime, like a thunk.
+/// Enters the runtime through a slot, as the thunk of an MPI procedure does.
 ///
 /// The call does not return if the program is rolled back while the call runs.
 ///

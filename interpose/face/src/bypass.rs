@@ -14,9 +14,10 @@ use understudy_catalogue::message;
 
 /// The program of this process: file, arguments, and the environment of execution 1.
 pub struct Program {
-    /// Null-terminated argv; for a script, without the entries that the kernel prepends.
+    /// Null-terminated argv.
     ///
-    /// The kernel prepends these entries again when the script is executed.
+    /// For a script, argv lacks the entries of the interpreter, which the kernel prepends when the
+    /// script is executed again.
     argv: *const *const c_char,
     pub environment: *const *const c_char,
     /// The executed file: the program or the script.
@@ -34,9 +35,9 @@ impl Program {
     /// that path is relative, or does not lead to the running program (fexecve(3) of a descriptor
     /// that is now closed), the target of /proc/self/exe is used.
     ///
-    /// For a script (`#!`, or binfmt_misc), the file is the name with which it was executed,
-    /// because its interpreter receives that name. If the name is not among the arguments, the
-    /// interpreter is executed directly.
+    /// For a script (`#!`, or binfmt_misc), the file has the name with which the script was
+    /// executed, because the interpreter receives that name. If no argument equals that name, the
+    /// file is the interpreter.
     ///
     /// # Safety
     /// `argv` must be the kernel's array, and `auxv` the vector of the same stack. `environment`
@@ -98,8 +99,8 @@ impl Program {
 
     /// Executes the program without this library, with the given personality(2).
     ///
-    /// The library stays in LD_PRELOAD, but does nothing in this process, if the program may load
-    /// MPI late: such a program may also be the wrapper of a program that needs this library.
+    /// The library stays in LD_PRELOAD if the program may load MPI late, but does nothing in this
+    /// process. Such a program may be a wrapper, which executes a program that needs this library.
     ///
     /// A program that is linked with libmpi is refused instead if ckptd is the only launcher.
     /// Without this library, the program's MPI library would not find ckptd, and each process would
@@ -156,8 +157,8 @@ fn is_this_program(path: &Path) -> bool {
 ///
 /// The kernel passes `[interpreter, argument of its line, …, name, argument, …]` (execve(2),
 /// "Interpreter scripts"). If the interpreter is a script as well, there are several interpreters
-/// and arguments. The kernel has replaced the script's own argv\[0\] by `name`, unless
-/// binfmt_misc keeps it as the next argument (flag `P`).
+/// and arguments. `name` replaces the script's own argv\[0\]. Only with the flag `P` of
+/// binfmt_misc, the script's own argv\[0\] follows `name`.
 ///
 /// # Safety
 /// `argv` must be a null-terminated array of strings.
@@ -228,8 +229,8 @@ pub fn exit_refused_process(is_first: bool, message: &dyn Display) -> ! {
     if is_first {
         print(message);
     } else {
-        // A rank that exits with an error ends the job. This wait gives the printing rank time to
-        // print.
+        // The first rank that exits with an error ends the job. This rank therefore waits until the
+        // rank that prints the message has probably printed it.
         let one_second = [1i64, 0];
         // SAFETY: nanosleep(2) of a valid timespec.
         unsafe { sys!(nr::NANOSLEEP, one_second.as_ptr(), 0) };

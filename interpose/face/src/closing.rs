@@ -1,7 +1,8 @@
 //! Keeps descriptors of the runtime and MPI sides open when the program closes all descriptors.
 //!
-//! A program may close all descriptors in a loop of close(2), or with close_range(2). A forked
-//! child of the program may close any descriptor, because it does not use the runtime.
+//! A program may close all descriptors in a loop of close(2), or with close_range(2). Only the
+//! rank's own process is restricted: a forked child does not use the runtime, and may close any
+//! descriptor.
 #![allow(unsafe_code)]
 
 use crate::libc::next;

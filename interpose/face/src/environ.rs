@@ -5,7 +5,7 @@
 //! differ in number or size of strings have different stack addresses. The process is therefore
 //! executed a second time with a *fixed* environment. The variables of the launcher and of
 //! understudy are saved in a memfd. The other variables are padded: their number and total size
-//! become multiples of large steps, so that small differences nearly always disappear.
+//! become multiples of large steps, which nearly always removes small differences.
 #![allow(unsafe_code)]
 
 use crate::environment_block::{BlockBuilder, PAD_VARIABLE};
@@ -161,8 +161,9 @@ pub unsafe fn measure(list: *const *const c_char) -> (usize, usize) {
 ///
 /// The first library of `in_front` is preloaded before all others, the second one directly before
 /// this library. All libraries that are loaded now are preloaded after this one, by their paths, so
-/// that ld.so does not need /etc/ld.so.cache. ld.so would map the cache below the libraries, whose
-/// addresses would then depend on the cache's size, which changes when a package is installed.
+/// that ld.so does not need /etc/ld.so.cache. If ld.so mapped the cache, it would do so below the
+/// libraries. Their addresses would then depend on the size of the cache, which changes when a
+/// package is installed.
 ///
 /// # Safety
 /// The requirements of [`strings`] apply.

@@ -65,8 +65,8 @@ impl BlockBuilder {
 
     /// Pads the number of strings and their total size to multiples of the steps.
     ///
-    /// Number and size include the terminators. They are then equal in all ranks whose numbers and
-    /// sizes lie between the same multiples.
+    /// Number and size include the terminators. Ranks with slightly different environments thus
+    /// have equal numbers and sizes, unless a multiple lies between their values.
     pub fn pad(&mut self) {
         let target_count = (self.count + 1).next_multiple_of(COUNT_STEP);
         while self.count + 1 < target_count {

@@ -8,7 +8,7 @@ unsafe extern "C" {
     fn __errno_location() -> *mut c_int;
 }
 
-/// Creates or opens an object with `call`; returns its number, and true if it is new.
+/// Creates or opens an object; returns its number, and true if it is new.
 ///
 /// The number is negative, and errno is set, if neither is possible. Otherwise errno is unchanged.
 pub fn open_or_create(call: impl Fn(Attempt) -> c_int) -> (c_int, bool) {

@@ -36,7 +36,8 @@ const SA_ONSTACK: c_int = 0x0800_0000;
 const SA_RESTART: c_int = 0x1000_0000;
 /// Flags that the handler needs.
 ///
-/// The program does not see these flags, even if it has set the flags for the default action.
+/// sigaction(2) does not report these flags to the program, not even if the program itself has set
+/// them for the default action.
 const OWN_FLAGS: c_int = SA_SIGINFO | SA_ONSTACK;
 
 /// glibc's `struct sigaction` on x86-64.
@@ -85,7 +86,7 @@ static HOOK: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 /// Process for which the function is registered; child processes inherit the handler.
 static PROCESS: AtomicIsize = AtomicIsize::new(0);
 
-/// Signals of which bits are set in [`CLAIMED`] at most.
+/// Lowest signal number that cannot be claimed.
 const MAX_CLAIMED: usize = 16;
 /// Signals that keep the handler whatever the program sets; bit `n - 1` is signal `n`.
 static CLAIMED: AtomicU64 = AtomicU64::new(0);

@@ -16,6 +16,9 @@ const O_EXCL: c_int = 0o200;
 const O_ACCMODE: c_int = 0o3;
 
 /// Characters that replace the six letters X.
+///
+/// The letters a and b occur twice, because 64 characters divide the 256 values of a random byte
+/// evenly.
 const LETTERS: &[u8; 64] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789ab";
 /// Number of letters X.
 const LETTER_COUNT: usize = 6;
@@ -30,8 +33,7 @@ unsafe extern "C" {
 
 /// Replaces the letters X before a suffix by random ones, and calls `create`.
 ///
-/// Both steps are repeated until `create` succeeds, or fails for a reason other than an existing
-/// name, at most [`ATTEMPTS`] times.
+/// Tries again with other letters, at most [`ATTEMPTS`] times, while `create` fails with EEXIST.
 ///
 /// # Safety
 /// The template must be a writable string.

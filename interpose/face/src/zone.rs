@@ -11,8 +11,9 @@
 //! ```
 //!
 //! Both sequences have seven bytes. The stub is in a page below 4 GiB, so its address fits the
-//! 32-bit constant. Instructions between the load and `syscall` are copied to a trampoline in that
-//! page, which executes them and jumps to the stub.
+//! 32-bit constant. If instructions lie between the `mov` and the `syscall`, they are copied to a
+//! trampoline in that page, which ends with a jump to the stub. The call site then calls the
+//! trampoline, and its remaining bytes become NOPs.
 //!
 //! The stub jumps to a function of [`zone_calls`], which makes the system call. The stack pointer
 //! determines to which side the new mapping belongs. The runtime and MPI sides run on stacks in
@@ -20,8 +21,8 @@
 //! other stack the mapping is the program's, and the kernel chooses the address. The functions
 //! preserve all registers that a system call preserves.
 //!
-//! To find code that the search has missed, mappings that are made right after the patch are
-//! checked ([`check`]). A libc with such code is thus refused at the start.
+//! After the patch, `load.rs` makes test mappings. A mapping outside of its half ([`check`]) shows
+//! that the search has missed some code, and the libc is refused.
 #![allow(unsafe_code)]
 
 mod zone_calls;
@@ -92,7 +93,7 @@ impl Library {
         }
     }
 
-    /// Returns the address to which the patched instruction jumps.
+    /// Returns the address of the stub, which call sites call directly or through a trampoline.
     fn stub(self, call: Patched) -> usize {
         STUB_PAGE + 16 * (3 * self.index() + call as usize)
     }
@@ -122,11 +123,14 @@ pub fn make_stubs() -> Result<(), i32> {
     unsafe { sys::protect(STUB_PAGE, 4096, 5) }
 }
 
-/// Makes ld.so map into this half from now on, on stacks in the reserved range.
+/// Makes ld.so map into this half when it runs on a reserved stack.
+///
+/// A reserved stack is one in the reserved range.
 ///
 /// After the start, only the MPI library opens libraries in the reserved range.
 pub fn load_into(half: ReservedHalf) -> Result<(), i32> {
-    // SAFETY: the page belongs to this module, and no other thread is in ld.so's mmap.
+    // SAFETY: the page belongs to this module. For a moment no stub of any library can be
+    // executed; this function runs at the start, when the process has one thread.
     unsafe { sys::protect(STUB_PAGE, 4096, 3)? };
     write_stub(Library::Loader, Patched::Mmap, half);
     // SAFETY: the page belongs to this module.
@@ -159,9 +163,9 @@ const _: () = assert!(call_sites::MAX_BETWEEN + 5 <= TRAMPOLINE_SIZE);
 
 /// Redirects every call site of this system call in a library's code to the stub.
 ///
-/// The code of `library` begins at `code` and has `length` bytes. The stub pushes words below rsp,
-/// so code with a system call must not use the red zone (the area below rsp in leaf functions).
-/// glibc's functions with these calls do not use the red zone.
+/// The code of `library` begins at `code` and has `length` bytes. The inserted `call`, and the
+/// function behind the stub, write below rsp. The patched code must therefore not use the red zone
+/// (the area below rsp in leaf functions). glibc's functions with these calls do not use it.
 ///
 /// # Safety
 /// The range must be the mapped code of a library, and no other thread may run in it.
@@ -191,7 +195,9 @@ pub unsafe fn patch(
     Ok(())
 }
 
-/// Makes the call site call the stub, which returns to the instruction after the `syscall`.
+/// Makes the call site call the stub.
+///
+/// The call returns behind the `call`, to NOPs up to the end of the former `syscall`.
 ///
 /// # Safety
 /// The requirements of [`patch`] apply.
