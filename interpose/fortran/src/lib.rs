@@ -2,12 +2,12 @@
 //!
 //! Open MPI's Fortran procedures (`libmpi_mpifh`, and on top of it those of the modules `mpi` and
 //! `mpi_f08`) call C procedures, which the preload library replaces. Some Fortran procedures,
-//! however, read the library's objects to which handles refer, which fails for virtual handles.
+//! however, dereference handles as pointers into the library. Virtual handles are no such pointers.
 //! This library defines these procedures under all names that compilers give them, and is preloaded
 //! in front of the bindings. Its procedures call only C procedures, so the runtime need not
-//! implement Fortran procedures. The one exception is `MPI_INITIALIZED`, whose result shows the
-//! compiler's value for true. The data of this library, such as a callback with its extra state,
-//! are in the program's heap and are rolled back with the heap.
+//! implement Fortran procedures. One Fortran procedure is called once: `MPI_INITIALIZED`, whose
+//! result shows which integer the compiler uses for `.TRUE.`. The data of this library, such as a
+//! callback with its extra state, are in the program's heap and are rolled back with the heap.
 #![no_std]
 
 extern crate alloc;
