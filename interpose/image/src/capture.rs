@@ -13,7 +13,9 @@ use super::store::{PageStore, StoreError};
 use super::track::Tracker;
 use understudy_numbers::Epoch;
 
-/// Failed capture; the next capture includes the changes.
+/// Reason for a failed capture.
+///
+/// The changes are not lost: another capture would include them.
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
     /// The pages could not be scanned.
@@ -41,7 +43,7 @@ pub struct OmittedPages {
     pub content: Vec<PageRun>,
     /// Pages of `content` that were written since the last capture.
     ///
-    /// All pages of `content` if changes are found by comparison and the pages have no copies.
+    /// Pages without copies count as written if the tracker finds changes by comparison.
     pub written: Vec<PageRun>,
 }
 
@@ -58,7 +60,7 @@ pub struct CaptureOptions<'a> {
 #[derive(Debug)]
 pub struct Captured {
     pub delta: Delta,
-    /// Pages of [`CaptureOptions::omitted`] that have content.
+    /// Pages of [`CaptureOptions::omitted`] that have content, and those that were written.
     pub omitted: OmittedPages,
 }
 
@@ -71,7 +73,7 @@ pub struct Captured {
 /// the next capture.
 ///
 /// # Errors
-/// See [`CaptureError`]. The next capture includes the changes.
+/// See [`CaptureError`]. After an error, another capture would include the changes.
 pub fn capture(
     tracker: &mut Tracker,
     layout: &Layout,
@@ -141,7 +143,9 @@ fn allocate_extents(
     }
 }
 
-/// Copies the pages of a delta to their slots, and arms tracking where necessary.
+/// Copies the pages of a delta to their slots, and arms the remaining areas.
+///
+/// The scan has armed the areas in `armed`.
 fn copy_and_arm(
     tracker: &mut Tracker,
     layout: &Layout,

@@ -60,8 +60,9 @@ fn populate_read(run: PageRun) -> bool {
     let start = range.start as *mut libc::c_void;
     // SAFETY: MADV_POPULATE_READ makes pages present, and changes no content.
     let rc = unsafe { libc::madvise(start, range.len() as usize, libc::MADV_POPULATE_READ) };
-    // Kernels before 5.14 do not have the advice. They need no fault-in of swapped entries either,
-    // since they have no write-protection markers, which look like swapped pages.
+    // Kernels before 5.14 do not have the advice, and fail with EINVAL. The pages need not be made
+    // present there: only newer kernels have markers for write protection, which look like swapped
+    // pages.
     rc == 0 || io::Error::last_os_error().raw_os_error() == Some(libc::EINVAL)
 }
 

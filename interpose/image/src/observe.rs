@@ -68,7 +68,8 @@ pub(super) enum ArmTime<'a> {
     Later,
     /// During the scan of an area, if one walk can scan and arm.
     ///
-    /// Areas with pages that the kernel does not watch (`unwatched`) are not armed.
+    /// An area that contains one of the pages in `unwatched`, which the kernel does not watch, is
+    /// not armed.
     Now {
         /// Sorted.
         unwatched: &'a [PageRun],

@@ -1,8 +1,8 @@
 //! Temporary access to areas that the program cannot read or write at the moment.
 //!
-//! The access rights are changed by mprotect(2) and restored afterwards. Both calls leave the write
-//! protection of the tracking unchanged. Unlike access through `/proc/self/mem`, copies then have
-//! the speed of memory.
+//! The access rights are changed by mprotect(2) and restored afterwards. Neither call changes the
+//! write protection by which the kernel tracks changes. Copies of opened areas are faster than
+//! access through `/proc/self/mem`, because they are plain loads and stores.
 
 use super::layout::Layout;
 use super::pages::{self, AddrRange, PageRun};

@@ -1,11 +1,11 @@
 //! Parity: exclusive or of pages of several ranks.
 //!
 //! The ranks of a group of `n` protect each other with `n` - 1 layers. A rank divides its pages
-//! into units of 16 and distributes the units to its layers, round-robin. Layer `m` of a rank is
-//! assigned to another rank, which combines the layers that are assigned to it, one of each other
-//! rank, into its *parity*. So parity needs about 1/(`n` - 1) of the memory of a copy. If a rank is
-//! lost, each of its layers is computed from the parity of one survivor and the pages of the other
-//! survivors.
+//! into units of 16 and distributes the units to its layers, round-robin. Each layer of a rank is
+//! assigned to one of the other ranks. Every rank is thus assigned one layer of each other rank,
+//! and combines these layers into its *parity*. Parity needs about 1/(`n` - 1) of the memory of a
+//! copy. If a rank is lost, each of its layers is computed from the parity of one survivor and the
+//! pages of the other survivors.
 //!
 //! The number of a page determines its *parity page*: the page at offset `o` of unit `u` belongs to
 //! layer `u` mod (`n` - 1), and to parity page 16 ⌊`u` / (`n` - 1)⌋ + `o`. Example with `n` = 3:
@@ -232,11 +232,11 @@ fn by_layer_pages(parity: &[SlotRun], layer: usize, layers: usize) -> Vec<SlotRu
 
 /// Returns the pages that a survivor contributes to the reconstruction of a lost rank.
 ///
-/// A contribution consists of two things: the survivor's parity, which contains `layer` of the lost
-/// rank; and those of the survivor's own pages that were combined with pages of the lost rank. The
-/// pages are numbered by the lost rank's pages. For own layer number n, `layers[n]` is the layer of
-/// the lost rank that is assigned to the same rank as own layer n. The exclusive or of all
-/// contributions is the lost rank's memory.
+/// A contribution consists of two parts. The first part is the survivor's parity, which contains
+/// layer number `layer` of the lost rank. The second part consists of those of the survivor's own
+/// pages that a third rank has combined with pages of the lost rank: own layer n and layer
+/// `layers[n]` of the lost rank are assigned to one rank. The pages are numbered by the lost rank's
+/// pages. The exclusive or of all contributions is the lost rank's memory.
 pub fn contribution(
     own: &Image,
     parity: &Image,

@@ -1,8 +1,7 @@
 //! Enumerates mappings by `PROCMAP_QUERY` (Linux 6.11), which answers for one address.
 //!
-//! Most mappings of a rank belong to the runtime. With these queries, the runtime's address range
-//! is skipped in one step, whereas the kernel would print a line of `/proc/self/maps` for each
-//! mapping.
+//! Most mappings of a rank belong to the runtime. A list made from queries skips the address range
+//! of the runtime in one step, whereas `/proc/self/maps` has a line for each of its mappings.
 
 #![allow(unsafe_code)]
 
