@@ -1,7 +1,7 @@
 //! Queries about files and the machine.
 //!
-//! The first trial replay executes the queries and records the answers. Every other replay answers
-//! the queries from this record.
+//! The first trial replay executes the queries and records the answers. Later replays answer the
+//! queries from this record; they execute a query that the record lacks.
 #![allow(unsafe_code)]
 
 use super::files;
@@ -22,7 +22,7 @@ const LIMIT: usize = 16;
 #[derive(Clone, Copy)]
 enum AnswerLength {
     Fixed(usize),
-    /// The return value, limited by the argument with this index.
+    /// The call's return value, at most the argument with this index (the buffer's size).
     Returned(usize),
 }
 
@@ -85,7 +85,7 @@ pub fn decide(filter: &mut FilterState, number: c_long, a: &[i64; 6]) -> CallDis
     };
     let is_null = |&at: &usize| a[at] == 0;
     if query.texts.iter().any(is_null) || query.answer.iter().any(|(at, _)| is_null(at)) {
-        // A call with a null pointer queries a feature of the kernel or the length of an answer.
+        // The call writes nothing, or fails with EFAULT: there is no answer to be recorded.
         return CallDisposition::Pass;
     }
     // SAFETY: the calls make the program responsible for valid strings, which are not null here.
@@ -138,6 +138,11 @@ pub fn decide(filter: &mut FilterState, number: c_long, a: &[i64; 6]) -> CallDis
 }
 
 /// Returns the recorded stat(2) result for fstat(2) of a file with recorded contents.
+///
+/// Without this answer the program would receive attributes of the file in memory that has the
+/// recorded contents. statx(2) and fstatfs(2) do return those. They differ from the answers that
+/// the worker has received, so the comparison after the trial replay finds the pages that contain
+/// them, and these pages stay in the replicas.
 fn recorded_stat<'a>(
     filter: &'a FilterState,
     number: c_long,
