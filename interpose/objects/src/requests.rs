@@ -1,9 +1,11 @@
 //! Requests of the program: virtual state, and the real requests.
 //!
-//! Each request of the program has a record in the table, which is saved at a cut. At a cut all
-//! sends are complete, since their messages have been drained. Receives may be incomplete, and are
-//! posted once more after a rollback. A real request ends with the MPI instance in which it was
-//! created, so no real request writes into the program's memory after a rollback.
+//! Each request of the program has a record in the table, which is saved at a cut. At a cut the
+//! library has completed all sends, since their messages have been drained. For the program, a
+//! synchronous send is incomplete until a receive has matched the message ([`synchronous`]).
+//! Receives may be incomplete, and are posted once more after a rollback. A real request ends with
+//! the MPI instance in which it was created, so no real request writes into the program's memory
+//! after a rollback.
 
 mod attached_buffer;
 mod buffered_sends;

@@ -74,8 +74,9 @@ pub fn flushed_by(rt: &Runtime, flush: u32) -> Option<Vec<u32>> {
 
 /// Returns the owner of the buffer for a message of this size on a communicator.
 ///
-/// The message uses the communicator's buffer, else the buffer of its session, else the process's
-/// (MPI 4.1, 3.6). `None` if there is no buffer or if the buffer has no room.
+/// The message uses the buffer of the communicator. If the communicator has none, the message uses
+/// the buffer of the communicator's session, or otherwise that of the process (MPI 4.1, 3.6).
+/// `None` if there is no buffer or if the buffer has no room.
 pub fn buffer_with_room(rt: &Runtime, comm: VirtComm, bytes: u64) -> Option<BufferOwner> {
     let owners = [
         comm.into(),

@@ -24,10 +24,10 @@ pub fn completable(rt: &Runtime, handle: VirtRequest) -> Option<(u32, RealReques
     request.is_completed_by_library().then_some((index, *real))
 }
 
-/// Returns the real requests of `handles`; `None` unless the library alone completes each active
-/// one.
+/// Returns the real requests of `handles` if the fast path can complete all of them.
 ///
-/// Null handles and inactive requests are allowed.
+/// `None` if an active request needs more for its completion than a call of the library. Null
+/// handles and inactive requests are permitted.
 #[inline(always)]
 pub fn all_completable<'a>(
     rt: &Runtime,
@@ -56,7 +56,7 @@ pub fn all_completable<'a>(
 }
 
 impl TableWithReals {
-    /// Completes a request, and returns its datatype if that must be released.
+    /// Completes a request, and returns its datatype if the caller must release the datatype.
     ///
     /// Predefined datatypes need no release.
     #[inline(always)]

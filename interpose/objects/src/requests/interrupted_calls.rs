@@ -1,7 +1,8 @@
 //! Requests of blocking calls that are repeated.
 //!
-//! A call is repeated after a rollback to a cut during the call, or after it has yielded the MPI
-//! lock. The repeated call must use the requests that the call has already started.
+//! A blocking call is made again in two cases: after a rollback to a cut that was taken during the
+//! call, and after the call has yielded the MPI lock. The repeated call must use the requests that
+//! were started when the call was first made.
 
 use super::request_borrows::{table, table_mut};
 use super::request_entries::index;

@@ -25,7 +25,7 @@ pub fn init(rt: &Runtime, workers: u32) {
     table.received = vec![0; workers as usize];
 }
 
-/// Starts counting anew, at a cut: all messages that were sent before have been received.
+/// Resets the counts at a cut, where all sent messages have been received.
 pub fn restart_counts(rt: &Runtime) {
     let mut table = table_mut(rt);
     table.sent.fill(0);

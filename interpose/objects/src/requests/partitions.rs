@@ -6,8 +6,8 @@ use crate::Runtime;
 
 /// Records the start of a partitioned send.
 ///
-/// The request stays open, and the library is not polled, until all partitions are ready: Open MPI
-/// 5.0 would report the request as complete too early.
+/// The request stays open until all partitions are ready. Until then the library is not polled,
+/// because Open MPI 5.0 would report the request as complete too early.
 pub fn record_start(rt: &Runtime, index: u32, partitions: u64) {
     set_state(rt, index, RequestState::Open);
     let unready = &mut rt.requests.table.borrow_mut().unready;

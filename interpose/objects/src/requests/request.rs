@@ -143,9 +143,9 @@ pub struct Request {
     pub buffered: Option<BufferUse>,
     /// Index of the companion request, which the program does not see.
     ///
-    /// The request is complete for the program when the companion is complete too. The receive of
-    /// `MPI_Isendrecv` has the send as its companion; a duplicate has the broadcast of the new
-    /// communicator's number.
+    /// For the program, the request is complete when both the request and its companion are. The
+    /// companion of the receive in `MPI_Isendrecv` is the send. The companion of a duplicated
+    /// communicator's request is the broadcast of the new communicator's number.
     pub companion: Option<u32>,
 }
 

@@ -123,9 +123,9 @@ impl Requests {
     /// Completes a request that [the library alone](Request::is_completed_by_library) has
     /// completed.
     ///
-    /// A persistent request becomes inactive, any other is removed. `sender` returns the sender of
-    /// a received message. Returns the datatype of a removed request; the outer `None` means that
-    /// the request was not removed.
+    /// A persistent request becomes inactive, and the result is `None`. Any other request is
+    /// removed, and the result is `Some` with the datatype of the request, if it has one. `sender`
+    /// returns the sender of a received message.
     #[inline(always)]
     pub fn complete(
         &mut self,

@@ -216,7 +216,8 @@ fn construct_large(
 ///
 /// Each entry of `all` contains a datatype and the datatypes from which it is derived. The search
 /// is depth-first, with an explicit path instead of recursion, since chains may be long. A datatype
-/// is entered when it is reached first, and sorted when the search returns to it.
+/// is *entered* when the search reaches it for the first time. It is *sorted* when all datatypes
+/// from which it is derived have been sorted.
 pub(super) fn sort_by_dependency(all: &[(u32, Vec<u32>)]) -> Vec<u32> {
     let bases: BTreeMap<u32, &[u32]> = all
         .iter()

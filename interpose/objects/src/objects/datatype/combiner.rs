@@ -6,9 +6,9 @@ use super::constructors::{
 };
 use super::recipe::Recipe;
 
-/// Blocks of a derived datatype: the offset of each block, and its number of items.
+/// Blocks of a derived datatype, as pairs of offset and count.
 ///
-/// The items have the datatype from which the derived datatype is constructed.
+/// The count is in elements of the old datatype, from which the derived one is constructed.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Blocks {
     /// Blocks of one datatype, at offsets in bytes.
@@ -24,15 +24,15 @@ const BLOCK: i64 = 0;
 const CYCLIC: i64 = 1;
 const DEFAULT_ARGUMENT: i64 = -1;
 
-/// Arguments of a constructor, in the order of its variant with `int` counts.
+/// Arguments of a constructor, in the order of `MPI_Type_x` (not of `MPI_Type_x_c`).
 struct SmallCountArguments {
     integers: Vec<i64>,
     addresses: Vec<i64>,
 }
 
-/// Returns a constructor's arguments in the order of the variant with `int` counts.
+/// Returns a constructor's arguments in the order of the procedure with `int` counts.
 ///
-/// A recipe of a procedure with large counts has the arguments in another order (5.1.13).
+/// A recipe of a procedure with large counts (`MPI_Type_x_c`) has another order (5.1.13).
 /// `None` for constructors that this file does not support.
 fn arguments(recipe: &Recipe) -> Option<SmallCountArguments> {
     let integers: Vec<i64> = recipe
@@ -130,7 +130,7 @@ pub fn blocks(recipe: &Recipe, max_blocks: usize) -> Option<Blocks> {
     })
 }
 
-/// Axis of an array: its length, and start and length of each selected range.
+/// Axis of an array: its length, and the selected ranges as (start, length).
 type Axis = (isize, Vec<(isize, usize)>);
 
 /// Returns the rows of a subarray.

@@ -1,6 +1,6 @@
 //! Elements of buffers with derived datatypes, for accumulates (MPI 4.1, 12.3.4).
 //!
-//! All elements of a datatype that may be used in an accumulate have one predefined datatype.
+//! A datatype may be used in an accumulate only if all its elements have one predefined datatype.
 #![allow(unsafe_code)]
 
 use super::datatype_entries::recipe_even_if_freed;

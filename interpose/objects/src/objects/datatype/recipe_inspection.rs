@@ -1,8 +1,8 @@
 //! Inspection of a real datatype's constructor.
 //!
-//! `MPI_Type_get_contents` (5.1.13) reports the arguments of the constructor. The derived datatypes
-//! among them are duplicates, which have no handles of the program, so the recipe refers to the
-//! datatypes that the program has passed to the constructor.
+//! `MPI_Type_get_contents` (5.1.13) reports the arguments of the constructor. In place of derived
+//! datatypes it returns duplicates, for which the program has no handles. The recipe therefore
+//! refers to the datatypes that the program has passed to the constructor.
 #![allow(unsafe_code)]
 
 use super::real_datatypes::{check, null_handle, null_real, virtual_of};
