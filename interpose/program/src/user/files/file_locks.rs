@@ -8,7 +8,9 @@
 
 use std::time::{Duration, Instant};
 
-/// Time limit for taking the locks of a descriptor, which another process may have.
+/// Time limit for taking the locks of a descriptor.
+///
+/// Another process may have locked the file.
 const TAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// System call by which a lock is taken.

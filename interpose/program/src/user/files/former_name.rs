@@ -70,7 +70,7 @@ pub fn other_name(file_stat: &libc::stat, path: &[u8]) -> OtherName {
     }
 }
 
-/// Returns a path that opens the file; without such a path, the kernel's path.
+/// Returns a path by which the file can be opened, or else its kernel path.
 pub fn present_name(file_stat: &libc::stat, path: &[u8]) -> Vec<u8> {
     match other_name(file_stat, path) {
         OtherName::InDirectory(name) => name,

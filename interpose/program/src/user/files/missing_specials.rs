@@ -77,7 +77,7 @@ fn open_end(end: i32, fd: i32, flags: i32) -> bool {
 
 /// Returns the saved objects that this process lacks or has changed to other objects.
 pub fn missing(saved: &BTreeMap<i32, Special>, now: &BTreeMap<i32, Special>) -> BTreeSet<i32> {
-    // Pipes have other numbers in another process. Maps saved numbers to current ones.
+    // A pipe that is created anew has another number. This map leads from saved to current numbers.
     let mut pipes: BTreeMap<u64, u64> = BTreeMap::new();
     let mut is_same_pipe = |saved: u64, now: u64| match pipes.get(&saved) {
         Some(known) => *known == now,
@@ -185,7 +185,8 @@ pub fn create_missing(
         } else if let Some(end) = ends_of_pipe(true).chain(ends_of_pipe(false)).find(exists) {
             open_end(end, *fd, special.flags)
         } else {
-            // Another process has the other end if it is neither closed nor in this process.
+            // If the other end is neither closed nor in this process, another process has it. A new
+            // pipe would not be connected to that process.
             let has_both_ends =
                 special.is_orphan() || ends_of_pipe(!special.is_read()).next().is_some();
             has_both_ends && create(*fd, special)

@@ -1,6 +1,6 @@
 //! Descriptors of the program side at a cut.
 //!
-//! Between cuts, descriptors are recorded that the program has not opened itself.
+//! Between cuts, only those descriptors are recorded that the program has not opened itself.
 
 use super::file_locks::FileLock;
 use super::inherited::{self, Inherited};

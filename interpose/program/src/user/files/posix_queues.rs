@@ -196,8 +196,8 @@ impl Queue {
 
     /// Creates an empty queue without a name, open with these flags.
     ///
-    /// The queue is created with its former name, if no other queue has this name, and then the
-    /// name is removed: the descriptor's link in `/proc` still shows the name.
+    /// The queue is created with its former name if no other queue has that name. The name is then
+    /// removed, but the descriptor's link in `/proc` still shows it.
     pub fn create(&self, flags: i32) -> Result<OwnedFd> {
         let other = format!("/understudy.{}", std::process::id()).into_bytes();
         let created = self.create_as(&self.name);

@@ -27,8 +27,9 @@ impl Stream {
         })
     }
 
-    /// Makes `fd` a descriptor of this stream. Returns false if the stream has no pipe in this
-    /// process.
+    /// Makes `fd` a descriptor of this stream.
+    ///
+    /// Returns false if the stream has no pipe in this process.
     pub fn duplicate_to(&self, fd: i32) -> bool {
         let mode = if self.close_on_exec {
             libc::O_CLOEXEC
