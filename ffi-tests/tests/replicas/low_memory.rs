@@ -330,7 +330,9 @@ fn memory_of(ranks: &Ranks, rank: u32) -> u64 {
 fn memory(mode: &'static str) -> u64 {
     let found = Rc::new(Cell::new(0));
     let result = found.clone();
-    let job = protected(&["0,1"]).env("UNDERSTUDY_STATIC", mode);
+    let job = protected(&["0,1"])
+        .env("UNDERSTUDY_STATIC", mode)
+        .env("UNDERSTUDY_COPIES", "1");
     let first = if mode == "replay" {
         OWN_REDUCED
     } else {
