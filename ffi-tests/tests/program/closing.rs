@@ -1,4 +1,4 @@
-//! Programs that close all descriptors before `MPI_Init`.
+//! Programs that close all descriptors before `MPI_Init`, and understudy's after checkpoints.
 
 use ffi_tests::native_runs::native;
 use ffi_tests::{Job, paths};

@@ -11,6 +11,7 @@ use understudy_mpi::library;
 struct ShimFunctions {
     hold_descriptors: unsafe extern "C" fn(),
     release_descriptors: unsafe extern "C" fn(),
+    separate_descriptors: unsafe extern "C" fn(),
 }
 
 /// Functions of the shim in the MPI library's namespace.
@@ -30,6 +31,9 @@ fn shim_functions(find: impl Fn(&CStr) -> Option<*mut c_void>) -> Option<ShimFun
             )?),
             release_descriptors: transmute::<*mut c_void, unsafe extern "C" fn()>(find(
                 c"understudy_shim_release_descriptors",
+            )?),
+            separate_descriptors: transmute::<*mut c_void, unsafe extern "C" fn()>(find(
+                c"understudy_shim_separate_descriptors",
             )?),
         })
     }
@@ -104,6 +108,16 @@ pub fn after_cancellation(function: extern "C" fn()) {
     if let Some(mpi) = mpi_shim() {
         // SAFETY: the shim exports a function of this type, which has no further preconditions.
         unsafe { (mpi.after_cancellation)(function) };
+    }
+}
+
+/// Excludes descriptors of the calling thread from the set of reserved descriptors.
+///
+/// The thread must have a descriptor table of its own, whose numbers concern no other thread.
+pub fn separate_descriptors() {
+    if let Some(shim) = runtime_shim() {
+        // SAFETY: the shim exports a function of this type, which has no further preconditions.
+        unsafe { (shim.separate_descriptors)() };
     }
 }
 

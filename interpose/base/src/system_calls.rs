@@ -37,6 +37,7 @@ pub fn separate_descriptors() {
     // SAFETY: unshare(2) and close_range(2); this thread has no open descriptors of its own.
     unsafe {
         if libc::unshare(libc::CLONE_FILES) == 0 {
+            crate::shim::separate_descriptors();
             libc::close_range(0, kept.saturating_sub(1), 0);
             libc::close_range(kept + 1, libc::c_uint::MAX, 0);
         }

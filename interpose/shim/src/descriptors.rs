@@ -9,12 +9,15 @@ use crate::descriptor_table::begin_lift;
 use crate::threads::libc_function;
 use core::ffi::{c_char, c_int, c_uint, c_void};
 use core::sync::atomic::Ordering::Relaxed;
-use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicUsize};
+use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicUsize};
 use understudy_abi::RUNTIME_FD_BASE;
 use understudy_abi::reserved_descriptors::ReservedDescriptors;
 
 unsafe extern "C" {
     pub fn poll(polls: *mut PollDescriptor, count: u64, limit: c_int) -> c_int;
+    fn pthread_key_create(key: *mut u32, destructor: *const c_void) -> c_int;
+    fn pthread_getspecific(key: u32) -> *const c_void;
+    fn pthread_setspecific(key: u32, value: *const c_void) -> c_int;
 }
 
 /// pollfd(3type)
@@ -60,9 +63,40 @@ pub fn lift_to(first: c_int, descriptors: *const ReservedDescriptors) {
     NAMESPACE_DESCRIPTORS.store(descriptors.cast_mut(), Relaxed);
 }
 
+/// Key whose value is null in threads that use the process's descriptor table.
+static SEPARATE_TABLE: AtomicU32 = AtomicU32::new(0);
+
+/// Creates [`SEPARATE_TABLE`]; returns 0, or an errno.
+pub fn create_key() -> c_int {
+    let mut key = 0;
+    // SAFETY: pthread_key_create(3) writes the key.
+    let error = unsafe { pthread_key_create(&mut key, core::ptr::null()) };
+    SEPARATE_TABLE.store(key, Relaxed);
+    error
+}
+
+/// Excludes the calling thread's descriptors from the set.
+///
+/// The thread has a descriptor table of its own, so the numbers of its descriptors belong to other
+/// descriptors in the process's table.
+#[unsafe(no_mangle)]
+pub extern "C" fn understudy_shim_separate_descriptors() {
+    let value = core::ptr::from_ref(&SEPARATE_TABLE).cast();
+    // SAFETY: the key exists since the start of the namespace.
+    unsafe { pthread_setspecific(SEPARATE_TABLE.load(Relaxed), value) };
+}
+
+/// Returns the set of the process's descriptor table.
+///
+/// `None` before the start, and in threads with a table of their own.
 fn namespace_descriptors() -> Option<&'static ReservedDescriptors> {
-    // SAFETY: null, or the set of the preload library, which lives as long as the process.
-    unsafe { NAMESPACE_DESCRIPTORS.load(Relaxed).as_ref() }
+    // SAFETY: null, or the set of the preload library, which lives as long as the process. The key
+    // exists since the start of the namespace.
+    unsafe {
+        let descriptors = NAMESPACE_DESCRIPTORS.load(Relaxed).as_ref()?;
+        let separate = pthread_getspecific(SEPARATE_TABLE.load(Relaxed));
+        separate.is_null().then_some(descriptors)
+    }
 }
 
 /// Records a descriptor of this namespace.

@@ -63,6 +63,10 @@ pub unsafe extern "C" fn understudy_shim_start(start: *const ShimStart) -> c_int
                 return error;
             }
         }
+        let error = descriptors::create_key();
+        if error != 0 {
+            return error;
+        }
         threads::make_libc_multithreaded()
     }
 }
