@@ -7,6 +7,7 @@ mod accelerators;
 mod closing;
 mod endings;
 mod examples;
+mod forked_children;
 mod kernel_state;
 mod late;
 mod libraries;

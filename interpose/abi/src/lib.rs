@@ -19,6 +19,7 @@ pub mod call_sites;
 pub mod child_effects;
 pub mod control_block;
 pub mod descriptor_facts;
+pub mod device_files;
 pub mod effect;
 mod entry_points;
 pub mod exclusive_creation;

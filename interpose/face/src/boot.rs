@@ -22,6 +22,7 @@ use crate::auxv::Auxv;
 use crate::bypass::Program;
 use crate::environ::{self, BOOT_VARIABLE};
 use crate::exec;
+use crate::forked_children;
 use crate::guardian;
 use crate::hash_seed;
 use crate::heap;
@@ -252,6 +253,7 @@ unsafe fn run_second_execution(
             RUNTIME_STACK + RUNTIME_STACK_SIZE,
         );
         relay::line_buffer_terminal();
+        forked_children::close_mpi_descriptors();
         hash_seed::begin(seed, envp.cast_const());
     }
 }

@@ -20,6 +20,7 @@
 //! - `exec` makes a program that the rank's process executes continue as the rank;
 //! - `fatal_signals` handles signals that terminate the program; `at_exit` and
 //!   `immediate_exit` handle its exit;
+//! - `forked_children` closes descriptors of the MPI side in children that the program forks;
 //! - `stop` contains the code that stops threads of the program;
 //! - `mpi_lock` contains the MPI lock, with which any thread can call MPI, `mpi_lock_entry` the
 //!   entry of calls that take the lock;
@@ -44,6 +45,7 @@ mod exclusive_creation;
 mod exec;
 mod fatal_signals;
 mod files;
+mod forked_children;
 mod fortran;
 mod futex_lock;
 mod guardian;

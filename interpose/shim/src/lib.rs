@@ -5,6 +5,7 @@
 //! dependencies. The shim
 //!
 //! - keeps descriptors of the runtime and MPI sides above the program's;
+//! - excludes mappings of devices from forked children;
 //! - creates their threads on separate stacks;
 //! - writes the MPI library's output past the relay;
 //! - prevents SIGPIPE for sockets whose peer has failed;
@@ -21,6 +22,7 @@
 mod delayed_exits;
 mod descriptor_table;
 mod descriptors;
+mod device_mappings;
 mod libfabric;
 mod progress;
 mod raw;

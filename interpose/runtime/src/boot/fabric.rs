@@ -46,6 +46,12 @@ pub fn set(config: &mut Config) {
     };
     if may_be_native && kernel_version() >= COPIES_PINNED_PAGES {
         for name in FORK_SAFE {
+            let text = name.to_string_lossy();
+            if std::env::var_os(&*text).is_some() {
+                log::info!(
+                    "{text} is not passed to the MPI library: this kernel needs no such help"
+                );
+            }
             // SAFETY: the MPI library has no thread yet.
             unsafe { library::set_variable(name, None) };
         }
