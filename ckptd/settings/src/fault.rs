@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! fault   = action who "at=" where ["epoch=" E] ["delay=" time] ["copy=" copy]
-//!         | "delay-end until=" FILE | "pretend" what | "blind" | "count"
+//!         | "delay-end until=" FILE | "pretend" what | "blind" | "lose-landings" | "count"
 //! action  = "kill" | "kill-manager" | "wait" | "renew" | "corrupt"
 //! copy    = "held" | "own" | "state" | "journal" | "half-journal"  (with "corrupt" only)
 //! what    = "no-pagemap-scan" | "no-userfaultfd" | "no-personality" | "no-memfd"
@@ -105,6 +105,8 @@ pub enum Fault {
     ///
     /// A network device that writes into registered memory has this effect.
     Blind,
+    /// Landings are not noted, as by a defect of the runtime.
+    LoseLandings,
     /// Counts fault points and MPI calls; the process writes the counts at its end.
     Count,
 }
@@ -154,10 +156,11 @@ fn parse_fault(text: &str) -> Result<Fault, String> {
         }
         Some("pretend") => pretend(text, words),
         Some("blind") if words.next().is_none() => Ok(Fault::Blind),
+        Some("lose-landings") if words.next().is_none() => Ok(Fault::LoseLandings),
         Some("count") if words.next().is_none() => Ok(Fault::Count),
         _ => Err(format!(
             "`{text}` starts with none of `kill`, `kill-manager`, `wait`, `renew`, `corrupt`, \
-             `delay-end`, `pretend`, `blind`, `count`"
+             `delay-end`, `pretend`, `blind`, `lose-landings`, `count`"
         )),
     }
 }
@@ -379,6 +382,7 @@ mod tests {
             "pretend no-memory",
             "count twice",
             "blind twice",
+            "lose-landings twice",
             "kill rank=1 at=cut.begin;",
             "kill rank=1 at=cut.begin copy=own",
             "corrupt rank=1 at=call:7",

@@ -2,8 +2,9 @@
 //!
 //! Most faults act on a rank at a named point, at its n-th MPI call, or after a time: they kill or
 //! delay the rank, damage a replica, re-initialise MPI, or kill the node manager. Other faults make
-//! a feature of the kernel count as missing, delay the end of the job, or count passed points. If
-//! no fault is set, a point costs one load and a predictable branch, and an MPI call costs nothing.
+//! a feature of the kernel count as missing, stand for a network device or for a defect, delay the
+//! end of the job, or count passed points. If no fault is set, a point costs one load and a
+//! predictable branch, and an MPI call costs nothing.
 #![allow(unsafe_code)]
 
 use std::sync::OnceLock;
@@ -113,6 +114,11 @@ pub fn is_missing(feature: MissingFeature) -> bool {
 /// True if a fault hides the MPI library's writes from the kernel's tracking.
 pub fn is_blind() -> bool {
     faults().contains(&Fault::Blind)
+}
+
+/// True if a fault makes the runtime lose landings.
+pub fn loses_landings() -> bool {
+    faults().contains(&Fault::LoseLandings)
 }
 
 /// Returns whether the workers may leave MPI_Finalize; `None` if no fault delays the end.

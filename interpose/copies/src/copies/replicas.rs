@@ -60,7 +60,8 @@ impl Replicas {
         let tracking = process_info::config().tracking;
         let selected = Tracker::select_with_failure(tracking, simulated_failure())
             .unwrap_or_else(|error| abort_with_error(rt, message::TRACKING_UNAVAILABLE, &error));
-        landings::set_noted(tracking == Tracking::Landings && selected.fallback.is_none());
+        let has_landings = tracking == Tracking::Landings && selected.fallback.is_none();
+        landings::set_noted(has_landings && !fault::loses_landings());
         if let Some(why) = selected.fallback {
             log::info!(
                 "{}",
