@@ -5,6 +5,8 @@
 
 use ffi_tests::native_runs::native;
 use ffi_tests::{Job, Outcome, Requirement, fault_at_commit, paths, programs, skip};
+use std::fs;
+use std::process::Command;
 
 /// Kills workers 1 and 2 while the library's writes are hidden.
 ///
@@ -94,6 +96,67 @@ fn what_a_device_has_written_is_restored_if_landings_are_compared() {
         count_differences(&outcome, &alone),
         1,
         "nothing was to be lost"
+    );
+}
+
+/// Provider of libfabric that opens a device when the library is loaded.
+const OPENS_DEVICE: &str = r#"
+#include <fcntl.h>
+__attribute__((constructor)) static void begin(void)
+{
+    open("/dev/infiniband/uverbs0", O_RDWR);
+}
+"#;
+
+/// Executes a program with a `/dev` of its own, in which a file stands for a device.
+const WITH_DEVICE: &str = r#"#!/bin/sh
+exec unshare --mount sh -c '
+    mount -t tmpfs none "$0"
+    for file in null zero full random urandom; do
+        touch "$0/$file" && mount --bind "/dev/$file" "$0/$file"
+    done
+    mkdir "$0/shm" "$0/infiniband" && mount --bind /dev/shm "$0/shm"
+    touch "$0/infiniband/uverbs0"
+    mount --rbind "$0" /dev && exec "$@"
+' DEV "$@"
+"#;
+
+/// No setting of the job permits a device.
+#[test]
+fn a_device_that_the_library_opens_by_itself_is_noticed() {
+    let Some(program) = paths::mpich_program("landings") else {
+        return;
+    };
+    let mounts = Command::new("unshare").args(["--mount", "true"]).status();
+    if !mounts.is_ok_and(|status| status.success()) {
+        skip(Requirement::Namespaces, "mounts are not permitted");
+        return;
+    }
+    let directory = tempfile::tempdir().expect("there is room for temporary files");
+    let [source, library, dev, script] =
+        ["device.c", "libdevice-fi.so", "dev", "start"].map(|name| directory.path().join(name));
+    fs::create_dir(&dev).expect("writable");
+    fs::write(&source, OPENS_DEVICE).expect("writable");
+    let mut compiler = Command::new("cc");
+    let compiled = compiler
+        .args(["-shared", "-fPIC", "-o"])
+        .args([&library, &source]);
+    assert!(compiled.status().expect("there is a cc(1)").success());
+    paths::script(&script, &WITH_DEVICE.replace("DEV", &dev.to_string_lossy()));
+    let job = || Job::new(&program, &["20", "1"]).of_mpich();
+    let outcome = job()
+        .interval("17calls")
+        .spares(2)
+        .env("MPIR_CVAR_CH4_NETMOD", "ofi")
+        .env("FI_PROVIDER_PATH", &directory.path().to_string_lossy())
+        .fault(&faults())
+        .started_by(&script)
+        .run();
+    outcome.assert_success();
+    outcome.assert_like(&native(job()), &[]);
+    outcome.check(
+        outcome.stderr.contains("[fabric-compared]"),
+        "the device is not named",
     );
 }
 

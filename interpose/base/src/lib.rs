@@ -9,6 +9,7 @@
 //! - [`unwinder`]: the unwinder of the runtime side;
 //! - [`events`], [`fault`]: the event file, and fault injection;
 //! - [`errors`], [`gather`]: error classes of MPI, and values of all processes;
+//! - [`mpi_devices`]: network devices that the MPI library has open;
 //! - [`work_flags`]: the work flags that every communication call reads;
 //! - [`request_signals`]: signals that request a checkpoint on disk, at their handler;
 //! - [`role`]: flags of this process, for any thread;
@@ -19,6 +20,7 @@ pub mod errors;
 pub mod events;
 pub mod fault;
 pub mod gather;
+pub mod mpi_devices;
 pub mod process_info;
 pub mod request_signals;
 pub mod role;

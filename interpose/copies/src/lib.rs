@@ -25,8 +25,8 @@ pub mod schedule;
 
 pub use copies_runtime::Runtime;
 use understudy_base::{
-    arch, events, fault, generated, process_info, request_signals, role, runtime_state,
-    system_calls, work_flags,
+    arch, events, fault, generated, mpi_devices, process_info, request_signals, role,
+    runtime_state, system_calls, work_flags,
 };
 use understudy_job::{control_messages, disk, max_allreduce, peers, reinit, world};
 use understudy_journal::journal;

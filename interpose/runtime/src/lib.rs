@@ -27,8 +27,8 @@ pub mod protection;
 mod spare;
 
 use understudy_base::{
-    arch, errors, events, fault, gather, generated, process_info, request_signals, runtime_state,
-    shim, system_calls, work_flags,
+    arch, errors, events, fault, gather, generated, mpi_devices, process_info, request_signals,
+    runtime_state, shim, system_calls, work_flags,
 };
 use understudy_copies::{
     abort, annotations, checkpoint_watchdog, clock, copies, headroom, recompute,

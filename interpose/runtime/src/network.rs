@@ -1,54 +1,38 @@
 //! Network that the MPI library uses after `MPI_Init`.
 #![allow(unsafe_code)]
 
-use crate::abi;
+use crate::{abi, fault, mpi_devices};
 use std::ffi::{CStr, c_char};
-use std::path::{Path, PathBuf};
-use understudy_abi::MPI_FD_BASE;
 use understudy_catalogue::message;
-use understudy_formats::network_devices::{
-    NetworkDevice, SYSFS, describe, network_devices, opened_devices,
-};
+use understudy_formats::network_devices::{NetworkDevices, TCP};
 use understudy_mpi::library;
 use understudy_settings::Fabric;
+
+/// Name of the device that the fault `blind` stands for.
+const SIMULATED_DEVICE: &str = "blind";
 
 /// Returns the network for the event file.
 ///
 /// `print` is called with a message if the job uses TCP although this node has another network,
 /// and the user has not chosen TCP.
 pub fn network(fabric: Fabric, print: impl FnOnce(&dyn std::fmt::Display)) -> String {
-    let open_files = open_files();
-    let used = opened_devices(Path::new(SYSFS), open_files.iter().map(PathBuf::as_path));
-    let mut unused: Vec<NetworkDevice> = network_devices(Path::new(SYSFS));
-    unused.retain(|device| device.is_active);
+    let mut used = mpi_devices::opened();
+    if fault::is_blind() {
+        used.push(SIMULATED_DEVICE.to_owned());
+    }
+    let unused = NetworkDevices::of_node().active();
     let network = match used.is_empty() {
-        true => "TCP".to_owned(),
+        true => TCP.to_owned(),
         false => used.join(", "),
     };
     let by = component().map_or_else(String::new, |component| format!(" by {component}"));
     if !used.is_empty() || unused.is_empty() {
         return format!("{network}{by}");
     }
-    let unused = describe(&unused);
     if fabric == Fabric::Auto {
         print(&message::fabric_not_used(&unused));
     }
     format!("{network}{by}, instead of {unused}")
-}
-
-/// Returns the files that the MPI side has open.
-///
-/// A device that can write into memory by itself is used through such a file.
-fn open_files() -> Vec<PathBuf> {
-    let entries = std::fs::read_dir("/proc/self/fd").into_iter().flatten();
-    let is_of_mpi = |entry: &std::fs::DirEntry| {
-        let number = entry.file_name().to_str().and_then(|it| it.parse().ok());
-        number.is_some_and(|number: i32| number >= MPI_FD_BASE)
-    };
-    let of_mpi = entries.flatten().filter(is_of_mpi);
-    of_mpi
-        .filter_map(|entry| std::fs::read_link(entry.path()).ok())
-        .collect()
 }
 
 /// Returns the name of the library's part that transports messages, if known.

@@ -550,10 +550,11 @@ pub static CATALOGUE: &[Message] = &[
         text: "messages may go by {devices}, whose writes the kernel does not record: \
          checkpoints compare all memory with its copy",
         cause: "`--fabric native`, or your selection of components of the MPI library, permits \
-         a network device to write into the program's memory",
+         a network device to write into the program's memory, or the library has opened \
+         such a device",
         remedy: "none; with `--tracking landings` checkpoints compare less, on a network that \
-         has been tried with it; with `--fabric tcp` they copy modified pages only, and \
-         messages are slower",
+         `understudy accept` has tried with it; with `--fabric tcp` they copy modified \
+         pages only, and messages are slower",
         status: None,
         level: None,
     },

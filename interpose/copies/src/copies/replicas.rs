@@ -8,7 +8,7 @@ use super::replica::Replica;
 use super::transfer::Transfer;
 use crate::abort::abort_with_error;
 use crate::fault::MissingFeature;
-use crate::{fault, process_info, system_calls, world};
+use crate::{fault, mpi_devices, process_info, system_calls, world};
 use std::time::Instant;
 use understudy_catalogue::message;
 use understudy_formats::pages::Tracking;
@@ -17,6 +17,7 @@ use understudy_image::store::PageStore;
 use understudy_image::track::{TrackError, Tracker};
 use understudy_job::Runtime;
 use understudy_mpi::landings;
+use understudy_numbers::ProcessNumber;
 use understudy_policy::query_policy::QueryHistory;
 
 /// Replicas in this process, and the means to create the next ones.
@@ -57,7 +58,7 @@ impl Replicas {
     pub(super) fn new(rt: &Runtime) -> Replicas {
         let (store, persistent) = persistent_store::new_store()
             .unwrap_or_else(|error| abort_with_error(rt, message::NO_MEMORY_FOR_REPLICAS, &error));
-        let tracking = process_info::config().tracking;
+        let tracking = tracking_for_devices(process_info::config().tracking);
         let selected = Tracker::select_with_failure(tracking, simulated_failure())
             .unwrap_or_else(|error| abort_with_error(rt, message::TRACKING_UNAVAILABLE, &error));
         let has_landings = tracking == Tracking::Landings && selected.fallback.is_none();
@@ -103,6 +104,24 @@ impl Replicas {
         };
         (&mut self.pending, parts)
     }
+}
+
+/// Returns the tracking that the devices which the MPI library has open permit.
+///
+/// The kernel does not record what a device writes. The settings of the library, which decide at
+/// the start, do not name a device that the library selects by other means.
+fn tracking_for_devices(chosen: Tracking) -> Tracking {
+    if matches!(chosen, Tracking::Compare | Tracking::Landings) {
+        return chosen;
+    }
+    let devices = mpi_devices::opened();
+    if devices.is_empty() {
+        return chosen;
+    }
+    if process_info::process() == ProcessNumber(0) {
+        system_calls::print_message(message::fabric_compared(devices.join(", ")));
+    }
+    Tracking::Compare
 }
 
 /// Returns the tracker's error that a fault test simulates for a missing kernel feature.

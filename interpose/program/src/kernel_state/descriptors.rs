@@ -138,3 +138,18 @@ pub const DESCRIPTORS: &[Row] = &[
     refused("/dev/ptmx", TERMINAL),
     refused("/dev/tty*", TERMINAL),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::super::row::refusal;
+    use super::{DESCRIPTORS, NETWORK};
+    use understudy_formats::network_devices::DEVICE_FILES;
+
+    #[test]
+    fn files_of_network_devices_are_refused() {
+        for file in DEVICE_FILES {
+            let name = format!("/dev/{file}0");
+            assert_eq!(refusal(DESCRIPTORS, &name), Some(NETWORK), "{name}");
+        }
+    }
+}

@@ -3,15 +3,16 @@
 //! The kernel does not record such writes if the memory was registered with the device before a
 //! checkpoint. Tracking compares all pages where a device may be used, or only those that MPI calls
 //! may receive to (`interpose/mpi/src/landings.rs`) if the user or the site has chosen that.
+//! `Replicas::new` (`interpose/copies`) does the same if the library has opened a device that these
+//! rules do not expect.
 #![allow(unsafe_code)]
 
 use super::parameters;
 use crate::abi;
 use crate::process_info::process;
 use std::ffi::CStr;
-use std::path::Path;
 use understudy_catalogue::message;
-use understudy_formats::network_devices::{SYSFS, describe, network_devices};
+use understudy_formats::network_devices::NetworkDevices;
 use understudy_formats::pages::Tracking;
 use understudy_mpi::library;
 use understudy_numbers::ProcessNumber;
@@ -38,7 +39,7 @@ const COPIES_PINNED_PAGES: (u32, u32) = (5, 12);
 ///
 /// Sets the tracking that the network needs.
 pub fn set(config: &mut Config) {
-    let devices = network_devices(Path::new(SYSFS));
+    let devices = NetworkDevices::of_node();
     let is_native = config.fabric == Fabric::Native;
     let may_be_native = match abi::is_foreign_abi() {
         true => is_native || (!devices.is_empty() && !exclude_rdma()),
@@ -59,7 +60,7 @@ pub fn set(config: &mut Config) {
     if may_be_native && !devices.is_empty() && config.tracking != Tracking::Landings {
         config.tracking = Tracking::Compare;
         if process() == ProcessNumber(0) {
-            crate::system_calls::print_message(message::fabric_compared(describe(&devices)));
+            crate::system_calls::print_message(message::fabric_compared(devices));
         }
     }
 }

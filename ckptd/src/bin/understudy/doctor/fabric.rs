@@ -1,29 +1,25 @@
 //! Check of the network between nodes.
 
 use super::Check;
-use std::path::Path;
-use understudy_formats::network_devices::{SYSFS, describe, network_devices};
+use understudy_formats::network_devices::NetworkDevices;
 use understudy_formats::pages::Tracking;
 use understudy_settings::{Config, Fabric};
 
 /// Describes the node's active network devices; empty without any.
 pub fn active_network() -> String {
-    let mut devices = network_devices(Path::new(SYSFS));
-    devices.retain(|device| device.is_active);
-    describe(&devices)
+    NetworkDevices::of_node().active().to_string()
 }
 
 /// Compares the node's network devices with the setting of the network.
 pub fn fabric(config: &Config) -> Check {
     const NAME: &str = "fabric";
-    let devices = network_devices(Path::new(SYSFS));
-    if devices.is_empty() {
+    let found = NetworkDevices::of_node();
+    if found.is_empty() {
         return Check::ok(
             NAME,
             "shared memory and TCP; this node has no other network",
         );
     }
-    let found = describe(&devices);
     match config.fabric {
         Fabric::Native => {
             let compared = match config.tracking {
@@ -36,6 +32,9 @@ pub fn fabric(config: &Config) -> Check {
             )
         }
         Fabric::Tcp => Check::ok(NAME, format!("TCP, as set, instead of {found}")),
+        Fabric::Auto if found.clone().active().is_empty() => {
+            Check::ok(NAME, format!("shared memory and TCP; {found}"))
+        }
         Fabric::Auto => Check::warning(
             NAME,
             format!("TCP instead of {found}"),
