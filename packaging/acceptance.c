@@ -2,8 +2,8 @@
  *
  *     acceptance ITERATIONS
  *
- * The workers exchange data by messages of several sizes, derived datatypes, collectives and
- * windows. Each worker writes checksums of its memory into the file worker-RANK, and worker 0
+ * The workers exchange data by messages of several sizes, derived datatypes, receives that stay open
+ * while checkpoints are taken, persistent requests, collectives and windows. Each worker writes checksums of its memory into the file worker-RANK, and worker 0
  * prints all checksums. Numbers are integers, so results do not depend on the order in which MPI
  * combines them, and a checksum depends on every byte that was ever received.
  */
@@ -14,11 +14,14 @@
 
 /* Elements of the messages: 64 bytes, 16 KiB and 512 KiB. */
 static const int sizes[] = {8, 2048, 65536};
-enum { LARGEST = 65536, WINDOW = 4096, DIGEST = 16, REPORT_EVERY = 4 };
+enum { LARGEST = 65536, WINDOW = 4096, LATE = 2048, DIGEST = 16, REPORT_EVERY = 4 };
 
 static int rank, size, left, right;
 /* Data of this worker, the last messages from both sides, and the memory of the window. */
 static uint64_t *field, *from_left, *from_right, *window_memory;
+/* The last messages of a receive that is posted two iterations before, and of a persistent one. */
+static uint64_t *from_open, *from_persistent;
+static MPI_Request open_receive, persistent_receive;
 static MPI_Datatype every_other[3];
 static MPI_Comm half;
 static MPI_Win window;
@@ -53,6 +56,41 @@ static void exchange_messages(int kind)
                  MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     for (int i = 0; i < count; i++)
         field[i] = mix(field[i], from_left[i] + 3 * from_right[i]);
+}
+
+/* A network device may write the memory of these receives at any time between two checkpoints. */
+static void exchange_late_messages(int iteration)
+{
+    switch (iteration % 3) {
+    case 1:
+        MPI_Irecv(from_open, LATE, MPI_UINT64_T, left, 3, MPI_COMM_WORLD, &open_receive);
+        break;
+    case 2:
+        MPI_Start(&persistent_receive);
+        MPI_Send(field, LATE, MPI_UINT64_T, right, 4, MPI_COMM_WORLD);
+        MPI_Wait(&persistent_receive, MPI_STATUS_IGNORE);
+        break;
+    default:
+        MPI_Send(field, LATE, MPI_UINT64_T, right, 3, MPI_COMM_WORLD);
+        MPI_Wait(&open_receive, MPI_STATUS_IGNORE);
+    }
+}
+
+static uint64_t sum_of(uint64_t sum, const uint64_t *part, int count)
+{
+    for (int i = 0; i < count; i++)
+        sum = mix(sum, part[i]);
+    return sum;
+}
+
+/* Checksum of all memory that MPI has written. An open receive may write its memory already. */
+static uint64_t received(int is_open)
+{
+    uint64_t sum = sum_of(0, from_left, LARGEST);
+    sum = sum_of(sum, from_right, LARGEST);
+    sum = sum_of(sum, window_memory, WINDOW);
+    sum = sum_of(sum, from_persistent, LATE);
+    return is_open ? sum : sum_of(sum, from_open, LATE);
 }
 
 static void combine(int iteration)
@@ -100,12 +138,7 @@ static void reach(void)
 
 static void report(int iteration, FILE *file)
 {
-    const uint64_t *parts[] = {field, from_left, from_right, window_memory};
-    const int counts[] = {LARGEST, LARGEST, LARGEST, WINDOW};
-    uint64_t sum = 0, *all = rank == 0 ? numbers(size) : NULL;
-    for (int part = 0; part < 4; part++)
-        for (int i = 0; i < counts[part]; i++)
-            sum = mix(sum, parts[part][i]);
+    uint64_t sum = sum_of(received(1), field, LARGEST), *all = rank == 0 ? numbers(size) : NULL;
     fprintf(file, "%d %016llx\n", iteration, (unsigned long long)sum);
     fflush(file);
     MPI_Gather(&sum, 1, MPI_UINT64_T, all, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD);
@@ -134,6 +167,10 @@ int main(int argc, char **argv)
     from_left = numbers(LARGEST);
     from_right = numbers(LARGEST);
     window_memory = numbers(WINDOW);
+    from_open = numbers(LATE);
+    from_persistent = numbers(LATE);
+    MPI_Recv_init(from_persistent, LATE, MPI_UINT64_T, left, 4, MPI_COMM_WORLD,
+                  &persistent_receive);
     MPI_Comm_split(MPI_COMM_WORLD, rank % 2, rank, &half);
     for (int kind = 0; kind < 3; kind++) {
         MPI_Type_vector(sizes[kind] / 2, 1, 2, MPI_UINT64_T, &every_other[kind]);
@@ -142,13 +179,17 @@ int main(int argc, char **argv)
     MPI_Win_create(window_memory, WINDOW * sizeof *window_memory, sizeof *window_memory,
                    MPI_INFO_NULL, MPI_COMM_WORLD, &window);
     for (int iteration = 1; iteration <= iterations; iteration++) {
+        /* A page that a checkpoint has missed changes the results before MPI writes it again. */
+        field[1] = mix(field[1], received(iteration % 3 != 1));
         exchange_messages(iteration % 3);
+        exchange_late_messages(iteration);
         combine(iteration);
         if (iteration % 3 == 0)
             reach();
         if (iteration % REPORT_EVERY == 0)
             report(iteration, file);
     }
+    MPI_Request_free(&persistent_receive);
     MPI_Win_free(&window);
     MPI_Comm_free(&half);
     for (int kind = 0; kind < 3; kind++)

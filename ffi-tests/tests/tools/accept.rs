@@ -16,11 +16,20 @@ fn verdicts(report: &str, jobs: &str) -> Vec<String> {
     rows.map(str::to_owned).collect()
 }
 
+/// Result of the page's script in an allocation of two nodes.
+struct Run {
+    is_success: bool,
+    /// The report, and the messages.
+    report: String,
+    page: String,
+    /// Number of files and directories that are left.
+    left: usize,
+}
+
 /// Runs the page's script in an allocation of two nodes, of which one is lost.
 ///
-/// Fails unless the site is accepted, and nothing is left behind. Returns the report; `None` if
-/// there is no Slurm.
-fn accepted(prepare: impl FnOnce(&Hosts)) -> Option<String> {
+/// `faults` act in jobs over the native network. Returns `None` if there is no Slurm.
+fn acceptance(prepare: impl FnOnce(&Hosts), faults: &str) -> Option<Run> {
     if !Slurm::is_there() || !Hosts::are_possible() {
         return None;
     }
@@ -30,56 +39,123 @@ fn accepted(prepare: impl FnOnce(&Hosts)) -> Option<String> {
     let slurm = Slurm::on(&hosts, &[]);
     let work = hosts.directory().join("work");
     std::fs::create_dir(&work).expect("the directory is writable");
-    let variables = [("OMPI_MCA_mpi_yield_when_idle", "1")];
+    let yields = ("OMPI_MCA_mpi_yield_when_idle", "1");
+    let variables = [yields, ("UNDERSTUDY_FAULT", faults)];
+    let variables = match faults {
+        "" => &variables[..1],
+        _ => &variables[..],
+    };
     let script = page_scripts::below(PAGE, "## Acceptance").remove(0);
-    let result = slurm.run_script(&hosts, &work, &script, &variables);
+    let result = slurm.run_script(&hosts, &work, &script, variables);
     let report = format!("{}\n{}", result.stdout, result.stderr);
     println!("{report}");
-    assert!(result.is_success, "{report}");
+    assert!(report.contains("Slurm has granted 2 hosts"), "{report}");
+    assert_eq!(hosts.shared_memory(), Vec::<String>::new());
+    Some(Run {
+        is_success: result.is_success,
+        page: std::fs::read_to_string(work.join("acceptance.html")).expect("a page"),
+        left: std::fs::read_dir(&work).expect("readable").count(),
+        report,
+    })
+}
+
+/// Runs the page's script.
+///
+/// Fails unless the site is accepted, and nothing is left behind. Returns the report.
+fn accepted(prepare: impl FnOnce(&Hosts), faults: &str) -> Option<String> {
+    let Run {
+        is_success,
+        report,
+        page,
+        left,
+    } = acceptance(prepare, faults)?;
+    assert!(is_success, "{report}");
     assert!(
         report.contains("Accepted: every byte was right"),
         "{report}"
     );
-    let lost = verdicts(&result.stdout, "all processes of a node are killed");
+    assert!(page.contains("Accepted: every byte was right"), "{page}");
+    let lost = verdicts(&report, "all processes of a node are killed: ");
     assert!(!lost.is_empty(), "{report}");
     assert!(lost.iter().all(|row| row.starts_with("ok ")), "{report}");
-    assert!(report.contains("Slurm has granted 2 hosts"), "{report}");
-    let page = std::fs::read_to_string(work.join("acceptance.html")).expect("a page");
-    assert!(page.contains("Accepted: every byte was right"), "{page}");
-    let left = std::fs::read_dir(&work).expect("readable").count();
     assert_eq!(left, 4, "the page, the script and its two outputs");
-    assert_eq!(hosts.shared_memory(), Vec::<String>::new());
     Some(report)
+}
+
+/// Describes an RDMA device on all nodes.
+///
+/// MPI finds no such hardware, and uses the networks of this machine.
+fn give_devices(hosts: &Hosts) {
+    let class = hosts.directory().join("class");
+    describe_device(&class);
+    for node in 1..hosts.count() {
+        let mount = ["mount", "--bind", &class.to_string_lossy(), "/sys/class"];
+        let mounted = hosts.on(node, &mount).status();
+        assert!(mounted.is_ok_and(|status| status.success()), "mount(8)");
+    }
+}
+
+/// Returns the number of rows that begin with a word.
+fn count_of(word: &str, rows: &[String]) -> usize {
+    rows.iter().filter(|row| row.starts_with(word)).count()
 }
 
 #[test]
 fn the_script_for_administrators_accepts_a_sound_site() {
-    if let Some(report) = accepted(|_| {}) {
+    if let Some(report) = accepted(|_| {}, "") {
         assert!(!report.contains("fabric = native"), "{report}");
     }
 }
 
-/// The nodes describe an RDMA device.
-///
-/// MPI finds no such hardware, and uses the networks of this machine.
+/// The fault `blind` makes the library's writes those of a device.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn a_native_network_without_wrong_bytes_is_accepted() {
-    let give_devices = |hosts: &Hosts| {
-        let class = hosts.directory().join("class");
-        describe_device(&class);
-        for node in 1..hosts.count() {
-            let mount = ["mount", "--bind", &class.to_string_lossy(), "/sys/class"];
-            let mounted = hosts.on(node, &mount).status();
-            assert!(mounted.is_ok_and(|status| status.success()), "mount(8)");
-        }
-    };
-    if let Some(report) = accepted(give_devices) {
-        let native = verdicts(&report, "native, compare:");
-        let right = native.iter().filter(|row| row.starts_with("ok "));
-        assert_eq!(right.count(), 5, "{report}");
-        assert!(report.contains("    fabric = native\n"), "{report}");
+    if let Some(report) = accepted(give_devices, "blind") {
+        let native = verdicts(&report, "native, compare: ");
+        assert_eq!(count_of("ok ", &native), 5, "{report}");
+        let landings = verdicts(&report, "native, landings: ");
+        assert_eq!(count_of("ok ", &landings), 4, "{report}");
+        let lines = "    fabric = native\n    tracking = landings\n";
+        assert!(report.contains(lines), "{report}");
     }
+}
+
+#[test]
+#[ignore = "a variant: make test-all"]
+fn a_build_that_loses_landings_is_found() {
+    let Some(run) = acceptance(give_devices, "blind; lose-landings") else {
+        return;
+    };
+    let Run { report, page, .. } = run;
+    assert!(!run.is_success, "{report}");
+    let native = verdicts(&report, "native, compare: ");
+    assert_eq!(count_of("ok ", &native), 5, "{report}");
+    let landings = verdicts(&report, "native, landings: ");
+    assert_eq!(count_of("WRONG ", &landings), 4, "{report}");
+    let conclusion = "Accepted without tracking = landings: ";
+    assert!(report.contains(conclusion), "{report}");
+    assert!(page.contains(conclusion), "{page}");
+    assert!(report.contains("    fabric = native\n"), "{report}");
+    assert!(!report.contains("    tracking = landings"), "{report}");
+}
+
+/// The MPI library uses TCP on nodes with an RDMA device.
+#[test]
+#[ignore = "a variant: make test-all"]
+fn a_native_network_that_is_not_used_is_not_accepted() {
+    let Some(run) = acceptance(give_devices, "") else {
+        return;
+    };
+    let report = run.report;
+    assert!(!run.is_success, "{report}");
+    let native = verdicts(&report, "native, ");
+    assert_eq!(count_of("not tried ", &native), 9, "{report}");
+    assert!(
+        report.contains("Not complete: nothing is wrong"),
+        "{report}"
+    );
+    assert!(report.contains("    fabric = tcp\n"), "{report}");
 }
 
 /// The acceptance runs on a login node, for programs of MPICH that `srun` starts.

@@ -13,11 +13,13 @@ mod trial_table;
 use crate::outcome::{DEFECT_FOUND, Failure, IMPOSSIBLE, Outcome, print};
 use crate::{doctor, product_files};
 use acceptance_program::AcceptanceProgram;
+use acceptance_report::JobResults;
 use ckptd::host_options::HostOptions;
 use placement::Placement;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use trial_job::TrialJobs;
+use trial_job::{FAULT, TrialJobs};
+use trial_table::Trial;
 use understudy_html::{Acceptance, AcceptanceRow, AcceptanceSection, RowVerdict, acceptance_page};
 use understudy_launch::print_message;
 
@@ -76,16 +78,23 @@ impl Arguments {
         )
         .parts(None);
         let (network, mpi) = (acceptance_report::network_of(&parts), program.mpi());
+        let faults = std::env::var(FAULT).unwrap_or_default();
         let jobs = match parts.are_well() {
-            true => self.jobs(&placement, &program, &network),
+            true => self.jobs(&placement, &program, (&network, &faults)),
             false => Err("the failures above must be corrected first".into()),
         };
-        let jobs = jobs.unwrap_or_else(|why| vec![acceptance_report::not_tried("jobs", why)]);
-        let site_lines = acceptance_report::site_lines(&jobs, &network, &mpi);
-        let title = format!("Jobs of {}", placement.described());
-        let jobs = AcceptanceSection { title, rows: jobs };
+        let results = jobs
+            .as_ref()
+            .map_or_else(|_| JobResults::default(), |jobs| JobResults::of(jobs));
+        let subject = acceptance_report::subject(&mpi, &faults);
+        let site_lines = acceptance_report::site_lines(results, &network, &subject);
+        let rows = jobs.map(|jobs| jobs.into_iter().map(|(_, row)| row).collect());
+        let jobs = AcceptanceSection {
+            title: format!("Jobs of {}", placement.described()),
+            rows: rows.unwrap_or_else(|why| vec![acceptance_report::not_tried("jobs", why)]),
+        };
         let sections = vec![acceptance_report::parts_section(&parts), jobs];
-        let (verdict, mut conclusion) = acceptance_report::conclusion(&sections);
+        let (verdict, mut conclusion) = acceptance_report::conclusion(&sections, results);
         if verdict == RowVerdict::Wrong {
             let kept = directory.keep();
             conclusion += &format!(
@@ -94,7 +103,7 @@ impl Arguments {
             );
         }
         self.publish(&Acceptance {
-            subject: acceptance_report::subject(&mpi),
+            subject,
             conclusion,
             verdict,
             sections,
@@ -104,16 +113,18 @@ impl Arguments {
 
     /// Runs the jobs of the table; returns a row for each.
     ///
-    /// The error is the reason why no job can be judged.
+    /// `faults` act in the jobs over the native network. The error is the reason why no job can be
+    /// judged.
     fn jobs(
         &self,
         placement: &Placement,
         program: &AcceptanceProgram,
-        network: &str,
-    ) -> Result<Vec<AcceptanceRow>, String> {
+        (network, faults): (&str, &str),
+    ) -> Result<Vec<(Trial, AcceptanceRow)>, String> {
         print_message("running without failures and without understudy");
         let reference = program.run_plain(self.mpirun.as_deref(), placement.workers)?;
         let jobs = TrialJobs {
+            faults,
             placement,
             program,
             reference: &reference,
@@ -121,11 +132,11 @@ impl Arguments {
         };
         let trials = trial_table::trials(doctor::can_mark_pages(), !network.is_empty());
         let count = trials.len();
-        let try_one = |(trial, number): (&trial_table::Trial, usize)| {
+        let try_one = |(trial, number): (Trial, usize)| {
             print_message(format_args!("job {number} of {count}: {}", trial.name()));
-            jobs.try_one(trial, number)
+            (trial, jobs.try_one(&trial, number))
         };
-        Ok(trials.iter().zip(1..).map(try_one).collect())
+        Ok(trials.into_iter().zip(1..).map(try_one).collect())
     }
 
     fn write_page(&self, page: &str) -> Result<(), Failure> {

@@ -4,15 +4,16 @@ use super::acceptance_program::{AcceptanceProgram, ITERATIONS, Reference, differ
 use super::node_kill;
 use super::placement::Placement;
 use super::running_job::{JOB_TIMEOUT, RunningJob};
-use super::trial_table::{Trial, TriedFabric};
+use super::trial_table::{Disturbance, Trial, TriedFabric};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::time::Duration;
-use understudy_formats::events::{Epoch, Kind};
+use understudy_formats::events::{Epoch, Kind, NETWORK};
+use understudy_formats::network_devices::is_of_device;
 use understudy_html::{AcceptanceRow, RowVerdict};
-use understudy_report::{Job, Live, count};
+use understudy_report::{Job, Live, Timeline, count};
 
 /// Interval of checkpoints: two iterations of the program.
 const INTERVAL: &str = "6calls";
@@ -26,12 +27,15 @@ const SELECTIONS: [&str; 5] = [
     "UCX_TLS",
     "FI_PROVIDER",
 ];
-const FAULT: &str = "UNDERSTUDY_FAULT";
+/// Variable of the faults that act in jobs over the native network in addition.
+pub const FAULT: &str = "UNDERSTUDY_FAULT";
 /// Checkpoint after which the processes of a node are killed.
 const LAST_EPOCH_OF_NODE: Epoch = Epoch(3);
 
 /// All that the jobs have in common.
 pub struct TrialJobs<'a> {
+    /// Faults that act in all jobs over the native network; empty without any.
+    pub faults: &'a str,
     pub placement: &'a Placement,
     pub program: &'a AcceptanceProgram,
     pub reference: &'a Reference,
@@ -46,6 +50,8 @@ struct TrialRecord {
     killed: usize,
     recoveries: u32,
     time: Duration,
+    /// Network between the nodes; `None` if all workers were on one.
+    network: Option<String>,
     /// Last message of understudy.
     message: String,
     /// Difference from the run without understudy, or the reason why the result is not known.
@@ -58,7 +64,7 @@ impl TrialJobs<'_> {
         let (verdict, finding) = match self.lost_host(trial) {
             Err(why) => (RowVerdict::NotTried, why),
             Ok(lost) => match self.run(trial, number, lost) {
-                Ok(record) => judge(&record, trial.disturbance.min_kills()),
+                Ok(record) => judge(&record, trial),
                 Err(why) => (RowVerdict::NotTried, why),
             },
         };
@@ -94,7 +100,10 @@ impl TrialJobs<'_> {
         std::fs::create_dir_all(&events).map_err(failed)?;
         let end_file = directory.join("end");
         let delayed_end = || format!("delay-end until={}", end_file.display());
-        let fault = trial.disturbance.fault().unwrap_or_else(delayed_end);
+        let mut fault = trial.disturbance.fault().unwrap_or_else(delayed_end);
+        if trial.fabric == TriedFabric::Native && !self.faults.is_empty() {
+            fault = format!("{fault}; {}", self.faults);
+        }
         let mut command = self.command(trial, &fault).map_err(failed)?;
         command.arg("--events").arg(&events);
         command.arg("--").arg(&self.program.file).arg(ITERATIONS);
@@ -105,13 +114,15 @@ impl TrialJobs<'_> {
             None => 0,
         };
         let status = job.wait().map_err(failed)?;
-        let kills = recorded_kills(&events);
+        let timeline = Job::load(&events).map(|job| job.timeline);
+        let timeline = timeline.unwrap_or_default();
         let found = results(&directory, self.placement.workers);
         Ok(TrialRecord {
             status,
-            killed: killed + kills,
+            killed: killed + recorded_kills(&timeline, trial.disturbance),
             recoveries: recoveries(&mut live),
             time: job.began.elapsed(),
+            network: network(&timeline),
             message: job.last_message(),
             difference: found.map_or_else(Some, |found| difference(self.reference, &found)),
         })
@@ -174,15 +185,16 @@ fn recoveries(live: &mut Live) -> u32 {
 /// Returns the number of processes that faults have killed.
 ///
 /// The event file of a process that is killed before the first checkpoint is replaced by that of
-/// the next process, whose guardian has removed the fault.
-fn recorded_kills(events: &Path) -> usize {
-    let timeline = Job::load(events).map(|job| job.timeline);
-    let timeline = timeline.unwrap_or_default();
+/// the next process, whose guardian has removed the fault that kills.
+fn recorded_kills(timeline: &Timeline, disturbance: Disturbance) -> usize {
+    if disturbance.fault().is_none() {
+        return 0;
+    }
     let number = |is_one: fn(&Kind) -> bool| timeline.iter().filter(|it| is_one(&it.kind)).count();
     let kills = number(|kind| matches!(kind, Kind::Kill { .. }));
     let replaced = number(|kind| match kind {
         Kind::Config { settings } => {
-            let has = |(name, value): &(String, String)| name == FAULT && value == "none";
+            let has = |(name, value): &(String, String)| name == FAULT && !value.contains("kill");
             settings.iter().any(has)
         }
         _ => false,
@@ -190,8 +202,19 @@ fn recorded_kills(events: &Path) -> usize {
     kills.max(replaced)
 }
 
-/// Judges a job that should have lost `min_kills` processes or more.
-fn judge(record: &TrialRecord, min_kills: usize) -> (RowVerdict, String) {
+/// Returns the network that a process has recorded, with a device if any process has used one.
+fn network(timeline: &Timeline) -> Option<String> {
+    let recorded = timeline.iter().filter_map(|event| match event.kind {
+        Kind::Config { settings } => settings.into_iter().find(|(name, _)| name == NETWORK),
+        _ => None,
+    });
+    let networks: Vec<String> = recorded.map(|(_, network)| network).collect();
+    let of_device = networks.iter().find(|it| is_of_device(it));
+    of_device.or(networks.first()).cloned()
+}
+
+/// Judges a job.
+fn judge(record: &TrialRecord, trial: &Trial) -> (RowVerdict, String) {
     let killed = count(record.killed, "process was killed", "processes were killed");
     let Some(status) = record.status else {
         let limit = JOB_TIMEOUT.as_secs();
@@ -206,7 +229,7 @@ fn judge(record: &TrialRecord, min_kills: usize) -> (RowVerdict, String) {
     if let Some(difference) = &record.difference {
         return (RowVerdict::Wrong, format!("{killed}, and {difference}"));
     }
-    if record.killed < min_kills {
+    if record.killed < trial.disturbance.min_kills() {
         let finding = format!("{killed}, because the job had ended before; its bytes are right");
         return (RowVerdict::NotTried, finding);
     }
@@ -216,11 +239,25 @@ fn judge(record: &TrialRecord, min_kills: usize) -> (RowVerdict, String) {
     };
     let time = record.time.as_secs_f64();
     let finding = format!("{killed}; after {after}, all bytes are right ({time:.1} s)");
-    (RowVerdict::Right, finding)
+    match (trial.fabric, &record.network) {
+        (TriedFabric::Tcp, _) => (RowVerdict::Right, finding),
+        (TriedFabric::Native, Some(network)) if is_of_device(network) => {
+            (RowVerdict::Right, format!("{finding}; network: {network}"))
+        }
+        (TriedFabric::Native, Some(network)) => {
+            let why = "the MPI library has not used the network device";
+            (RowVerdict::NotTried, format!("{why}: {network}; {finding}"))
+        }
+        (TriedFabric::Native, None) => {
+            let why = "processes of one host do not need the network device";
+            (RowVerdict::NotTried, format!("{why}; {finding}"))
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::trial_table::Detection;
     use super::*;
     use std::os::unix::process::ExitStatusExt;
 
@@ -230,14 +267,39 @@ mod tests {
             killed: 1,
             recoveries: 1,
             time: Duration::from_secs(1),
+            network: None,
             message: "understudy: the reason".into(),
             difference: None,
         }
     }
 
+    fn trial(fabric: TriedFabric) -> Trial {
+        Trial {
+            fabric,
+            detection: Detection::Compare,
+            disturbance: Disturbance::Worker,
+        }
+    }
+
+    #[test]
+    fn a_native_network_is_right_only_if_the_device_was_used() {
+        let verdict = |network: Option<&str>| {
+            let network = network.map(str::to_owned);
+            let record = TrialRecord {
+                network,
+                ..record()
+            };
+            judge(&record, &trial(TriedFabric::Native)).0
+        };
+        assert_eq!(verdict(Some("mlx5_0 by ucx")), RowVerdict::Right);
+        let tcp = Some("TCP by ob1, instead of mlx5_0");
+        assert_eq!(verdict(tcp), RowVerdict::NotTried);
+        assert_eq!(verdict(None), RowVerdict::NotTried);
+    }
+
     #[test]
     fn only_equal_bytes_after_a_kill_are_right() {
-        let verdict = |record: TrialRecord| judge(&record, 1);
+        let verdict = |record: TrialRecord| judge(&record, &trial(TriedFabric::Tcp));
         assert_eq!(verdict(record()).0, RowVerdict::Right);
         let unequal = TrialRecord {
             difference: Some("worker-2 differs".into()),

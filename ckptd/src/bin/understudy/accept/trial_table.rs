@@ -78,6 +78,8 @@ pub enum Detection {
     Marks,
     /// Pages are compared with their copies.
     Compare,
+    /// The kernel marks pages, and those that MPI calls receive to are compared.
+    Landings,
 }
 
 impl Detection {
@@ -86,6 +88,7 @@ impl Detection {
         match self {
             Self::Marks => "pagemap",
             Self::Compare => "compare",
+            Self::Landings => "landings",
         }
     }
 
@@ -93,6 +96,7 @@ impl Detection {
         match self {
             Self::Marks => "marks",
             Self::Compare => "compare",
+            Self::Landings => "landings",
         }
     }
 }
@@ -116,7 +120,8 @@ impl Trial {
     }
 }
 
-/// All jobs. With the native fabric, the runtime compares pages whatever the setting is.
+/// All jobs. With the native fabric, the runtime compares pages whatever the setting is, or those
+/// that MPI calls receive to. A worker that dies before the first checkpoint needs no detection.
 const TABLE: &[(TriedFabric, Detection, Disturbance)] = &[
     (TriedFabric::Tcp, Detection::Marks, Disturbance::Start),
     (TriedFabric::Tcp, Detection::Marks, Disturbance::Worker),
@@ -137,15 +142,32 @@ const TABLE: &[(TriedFabric, Detection, Disturbance)] = &[
         Disturbance::Recovery,
     ),
     (TriedFabric::Native, Detection::Compare, Disturbance::Node),
+    (
+        TriedFabric::Native,
+        Detection::Landings,
+        Disturbance::Worker,
+    ),
+    (
+        TriedFabric::Native,
+        Detection::Landings,
+        Disturbance::Shipping,
+    ),
+    (
+        TriedFabric::Native,
+        Detection::Landings,
+        Disturbance::Recovery,
+    ),
+    (TriedFabric::Native, Detection::Landings, Disturbance::Node),
 ];
 
-/// Returns the jobs for a site; without marks, all compare.
+/// Returns the jobs for a site; without marks, all compare all pages.
 pub fn trials(has_marks: bool, has_native_fabric: bool) -> Vec<Trial> {
     let mut trials: Vec<Trial> = Vec::new();
     for &(fabric, detection, disturbance) in TABLE {
-        let detection = match has_marks {
-            true => detection,
-            false => Detection::Compare,
+        let detection = match (has_marks, detection) {
+            (true, _) => detection,
+            (false, Detection::Landings) => continue,
+            (false, _) => Detection::Compare,
         };
         let trial = Trial {
             fabric,
@@ -183,5 +205,8 @@ mod tests {
         let compare = trials(false, false);
         assert!(compare.iter().all(|it| it.detection == Detection::Compare));
         assert_eq!(compare.len(), 5);
+        let native = trials(false, true);
+        assert!(native.iter().all(|it| it.detection == Detection::Compare));
+        assert_eq!(native.len(), 10);
     }
 }
