@@ -44,8 +44,8 @@ fn calls(table: &JournalTable) -> Markup {
                 in " (bytes(table.total.bytes))
             ", compressed " (bytes(table.kept)) "."
             @if table.not_kept > 0 {
-                " " (table.not_kept)
-                " of them are not kept: they were too long, or were not needed."
+                " " (count(table.not_kept, "log was", "logs were"))
+                " not kept: too long, or not needed."
             }
         }
         div.wide {

@@ -4,6 +4,7 @@
 
 use crate::facts::Facts;
 use maud::{Markup, html};
+use understudy_formats::events::{COPIES, COPIES_IN_OWN_DOMAIN};
 use understudy_report::{CheckpointPoint, Report, time};
 
 /// Returns the list of failures that would have ended the job.
@@ -26,20 +27,18 @@ pub fn survival(report: &Report, facts: &Facts) -> Markup {
 }
 
 fn lines(facts: &Facts) -> Vec<String> {
-    let setting = |name: &str| facts.settings.get(name).map_or("", String::as_str);
-    let disk = setting("UNDERSTUDY_DISK");
-    let has_disk = !matches!(disk, "" | "none");
-    let restart = match has_disk {
-        true => format!("; it could have been started again from {disk}"),
-        false => {
-            "; no checkpoints are on disk (UNDERSTUDY_DISK), so it would have had to start from \
-                  the beginning"
-                .to_owned()
-        }
+    let entry = |name: &str| facts.settings.get(name).map_or("", String::as_str);
+    let disk = entry("UNDERSTUDY_DISK");
+    let restart = if matches!(disk, "" | "none") {
+        "; no checkpoints are on disk (UNDERSTUDY_DISK), so it would have had to start from the \
+            beginning"
+            .to_owned()
+    } else {
+        format!("; it could have been started again from {disk}")
     };
-    let mut lines = vec![nodes(facts, setting("copies in their own domain")) + &restart];
+    let mut lines = vec![loss_of_one_node(facts, entry(COPIES_IN_OWN_DOMAIN)) + &restart];
     if facts.host_names().len() > 1 {
-        lines.push(simultaneous_loss(setting("copies of each worker")));
+        lines.push(simultaneous_loss(entry(COPIES)));
     }
     lines
 }
@@ -59,19 +58,19 @@ fn simultaneous_loss(copies: &str) -> String {
 
 /// Describes the effect of the loss of a node.
 ///
-/// `at_home`: replicas in the failure domain of their own worker, as `N of W`.
-fn nodes(facts: &Facts, at_home: &str) -> String {
+/// `unsafe_copies` is `N of W`: N of W workers have replicas in their own failure domain only.
+fn loss_of_one_node(facts: &Facts, unsafe_copies: &str) -> String {
     let hosts = facts.host_names();
     match hosts.first() {
         Some(host) if hosts.len() == 1 => {
             format!("the loss of the node {host}: it stored all replicas")
         }
-        _ if at_home.starts_with("0 ") || at_home.is_empty() => {
+        _ if unsafe_copies.starts_with("0 ") || unsafe_copies.is_empty() => {
             "the loss of the launcher's node, or of any node if mpirun has started the job"
                 .to_owned()
         }
         _ => format!(
-            "the loss of a node: {at_home} replicas were in the failure domain of their own worker"
+            "the loss of a node: {unsafe_copies} replicas were in the failure domain of their own worker"
         ),
     }
 }
@@ -110,9 +109,12 @@ mod tests {
 
     #[test]
     fn copies_on_one_node_are_lost_with_it() {
-        assert!(nodes(&facts(&["a", "a"]), "2 of 2").contains("node a: it stored all replicas"));
-        assert!(nodes(&facts(&["a", "b"]), "1 of 3").contains("1 of 3 replicas"));
-        assert!(nodes(&facts(&["a", "b"]), "0 of 3").contains("launcher"));
+        assert!(
+            loss_of_one_node(&facts(&["a", "a"]), "2 of 2")
+                .contains("node a: it stored all replicas")
+        );
+        assert!(loss_of_one_node(&facts(&["a", "b"]), "1 of 3").contains("1 of 3 replicas"));
+        assert!(loss_of_one_node(&facts(&["a", "b"]), "0 of 3").contains("launcher"));
         let lines = |hosts: &[&str]| lines(&facts(hosts)).len();
         assert_eq!((lines(&["a", "a"]), lines(&["a", "b"])), (1, 2));
     }

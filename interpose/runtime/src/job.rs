@@ -17,7 +17,7 @@ use std::ffi::c_int;
 use std::time::Duration;
 use understudy_catalogue::exit_status;
 use understudy_catalogue::message;
-use understudy_formats::events::{EndReason, Kind, NETWORK};
+use understudy_formats::events::{COPIES, COPIES_IN_OWN_DOMAIN, EndReason, Kind, NETWORK};
 use understudy_mpi::comm::Extreme;
 use understudy_mpi::real_types::RealComm;
 use understudy_numbers::{ProcessNumber, Rank, Worker};
@@ -221,11 +221,8 @@ fn report_network(rt: &Runtime, locations: &ProcessLocations) -> Option<String> 
 /// Writes the settings, and what follows from them, to the event file.
 fn emit_config(scheme: Scheme, copies_in_own_domain: &str, network: Option<String>) {
     let mut settings = Config::listing(|name| std::env::var(name).ok());
-    settings.push(("copies of each worker".into(), scheme.to_string()));
-    settings.push((
-        "copies in their own domain".into(),
-        copies_in_own_domain.to_owned(),
-    ));
+    settings.push((COPIES.into(), scheme.to_string()));
+    settings.push((COPIES_IN_OWN_DOMAIN.into(), copies_in_own_domain.to_owned()));
     settings.extend(network.map(|network| (NETWORK.into(), network)));
     events::emit(Kind::Config { settings });
 }

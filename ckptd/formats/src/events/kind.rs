@@ -8,6 +8,10 @@ use understudy_numbers::{Epoch, ProcessNumber, Spare, Worker};
 
 /// Entry of [`Kind::Config`]: the network of a job on several nodes.
 pub const NETWORK: &str = "network";
+/// Entry of [`Kind::Config`]: replicas of each worker at buddies, as a number or `xor:G`.
+pub const COPIES: &str = "copies of each worker";
+/// Entry of [`Kind::Config`]: `N of W`, where N workers have no replica in another domain.
+pub const COPIES_IN_OWN_DOMAIN: &str = "copies in their own domain";
 
 /// Role of a process at its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]

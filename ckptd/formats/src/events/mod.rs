@@ -25,7 +25,10 @@ pub use clock::{ClockPair, monotonic_ns, realtime_ns};
 pub use codec::{HEADER_LEN, Header, MAX_PAYLOAD, encode_record};
 pub use file_name::{file_name, rank_of_file_name};
 pub use follower::EventFollower;
-pub use kind::{EndReason, ErrorClass, Kind, NETWORK, RecoveryStage, Role, SpareChoice};
+pub use kind::{
+    COPIES, COPIES_IN_OWN_DOMAIN, EndReason, ErrorClass, Kind, NETWORK, RecoveryStage, Role,
+    SpareChoice,
+};
 pub use reader::EventReader;
 pub use record::{MAGIC, Record, VERSION};
 pub use stream::{FramedRecord, ReadError};

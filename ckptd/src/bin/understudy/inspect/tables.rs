@@ -24,8 +24,8 @@ pub fn journal(out: &mut String, table: &JournalTable) {
     if table.not_kept > 0 {
         line!(
             out,
-            "  {} of them are not kept: too long, or not needed",
-            table.not_kept
+            "  {} not kept: too long, or not needed",
+            count(table.not_kept, "log was", "logs were")
         );
     }
     line!(
