@@ -79,14 +79,14 @@ macro_rules! reporting_functions {
         /// The requirements of libc's function apply.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($argument: $kind),*) -> $result {
-            use core::sync::atomic::AtomicPtr;
-            static REAL: AtomicPtr<core::ffi::c_void> = AtomicPtr::new(core::ptr::null_mut());
             const NAME: &core::ffi::CStr = $crate::libc::c_name(concat!(stringify!($name), "\0"));
             // SAFETY: libc's function has this type, and the caller meets its requirements.
             unsafe {
                 let is_blocked: bool = $report;
-                let real: unsafe extern "C" fn($($kind),*) -> $result =
-                    core::mem::transmute($crate::libc::next(&REAL, NAME));
+                let real = $crate::libc::next_function!(
+                    NAME,
+                    unsafe extern "C" fn($($kind),*) -> $result
+                );
                 let result = real($($argument),*);
                 $($after(result);)?
                 if is_blocked {

@@ -32,6 +32,18 @@ pub fn next(real: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
     found
 }
 
+/// Expands to the next definition of a function, as a function pointer of the given type.
+///
+/// The expansion is unsafe, because the type must be that of libc's function.
+macro_rules! next_function {
+    ($name:expr, $type:ty) => {{
+        static REAL: core::sync::atomic::AtomicPtr<core::ffi::c_void> =
+            core::sync::atomic::AtomicPtr::new(core::ptr::null_mut());
+        core::mem::transmute::<*mut core::ffi::c_void, $type>($crate::libc::next(&REAL, $name))
+    }};
+}
+pub(crate) use next_function;
+
 /// Returns a string that ends with a NUL as a C string.
 pub const fn c_name(name: &str) -> &CStr {
     match CStr::from_bytes_with_nul(name.as_bytes()) {

@@ -10,7 +10,7 @@ use crate::launched;
 use crate::ldheap::HeapError;
 use crate::link::{self, Extent, OUR_SONAME, Path};
 use crate::relay::{StreamCopies, StreamFunctions};
-use crate::zone::{self, Library, PatchError, Patched, ReservedHalf};
+use crate::zone::{self, Library, PatchError, PatchableCall, ReservedHalf};
 use crate::{
     at_exit, closing, entry, environ, late_mpi, ldheap, libc_procedures, mpi_lock_entry,
     passive_libraries, program_namespace, shared_mappings, stop, sys, threads,
@@ -71,7 +71,13 @@ pub fn load(second: &SecondExecution<'_>) -> Result<(), LoadFailure> {
         )
     };
     zone::make_stubs().map_err(|_| LoadFailure::Text(message::STUB_PAGE_TAKEN))?;
-    patch(Library::Loader, Patched::Mmap, &loader, "ld.so", "mmap")?;
+    patch(
+        Library::Loader,
+        PatchableCall::Mmap,
+        &loader,
+        "ld.so",
+        "mmap",
+    )?;
     threads::remember_main();
     ldheap::install(&loader).map_err(LoadFailure::Heap)?;
     threads::make_libc_multithreaded()
@@ -122,7 +128,7 @@ struct MpiNamespace {
 
 fn patch(
     library: Library,
-    call: Patched,
+    call: PatchableCall,
     at: &Extent,
     name: &'static str,
     call_name: &'static str,
@@ -244,7 +250,7 @@ fn start_shim(shim: *mut c_void, half: ReservedHalf, start: &ShimStart) -> Resul
     unsafe {
         let malloc = dlsym(shim, c"malloc".as_ptr());
         let libc = link::extent(link::base_of(malloc as usize));
-        for (call, name) in Patched::ALL {
+        for (call, name) in PatchableCall::ALL {
             patch(Library::Libc(half), call, &libc, "libc", name)?;
         }
         check_libc(shim, half)?;

@@ -3,10 +3,9 @@
 
 use crate::effect_reports::report;
 use crate::exclusive_creation::open_or_create;
-use crate::libc::next;
+use crate::libc::next_function;
 use crate::{stop, threads};
 use core::ffi::{c_char, c_int, c_uint, c_void};
-use core::sync::atomic::AtomicPtr;
 use understudy_abi::effect;
 use understudy_abi::exclusive_creation::Attempt;
 
@@ -28,10 +27,9 @@ pub unsafe extern "C" fn mq_open(
     mode: c_uint,
     attributes: *const c_void,
 ) -> c_int {
-    static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
     // SAFETY: libc's function has this type, and the caller meets its requirements.
     unsafe {
-        let real: Open = core::mem::transmute(next(&REAL, c"mq_open"));
+        let real = next_function!(c"mq_open", Open);
         if flags & O_CREAT == 0 {
             return real(name, flags, mode, attributes);
         }

@@ -7,10 +7,9 @@
 use crate::effect_reports::report;
 use crate::exclusive_creation::open_or_create;
 use crate::kernel_use::KERNEL_USE;
-use crate::libc::next;
+use crate::libc::next_function;
 use crate::{stop, threads};
 use core::ffi::{CStr, c_char, c_int, c_long, c_short, c_ushort, c_void};
-use core::sync::atomic::AtomicPtr;
 use understudy_abi::effect;
 use understudy_abi::exclusive_creation::Attempt;
 use understudy_abi::system_v::{CREATED, MESSAGES, SEMAPHORES, UNDO};
@@ -23,13 +22,22 @@ const SEM_UNDO: c_short = 0x1000;
 /// Maximum number of operations in one call by default (semop(2), SEMOPM).
 const MAX_OPERATIONS: usize = 500;
 
-/// Returns true for commands of semctl(2) and msgctl(2) whose first argument is no identifier.
+/// Commands whose first argument is no identifier, of semctl(2) and of msgctl(2).
 ///
-/// Such commands are IPC_INFO and those that ipcs(1) uses: SEM_STAT, SEM_INFO and similar ones.
+/// ipcs(1) uses these commands (`linux/ipc.h`, `linux/sem.h`, `linux/msg.h`).
+const IPC_INFO: c_int = 3;
+const SEM_STAT: c_int = 18;
+const SEM_INFO: c_int = 19;
+const SEM_STAT_ANY: c_int = 20;
+const MSG_STAT: c_int = 11;
+const MSG_INFO: c_int = 12;
+const MSG_STAT_ANY: c_int = 13;
+
+/// Returns true for commands of semctl(2) and msgctl(2) whose first argument is no identifier.
 fn takes_no_identifier(kind: i64, command: c_int) -> bool {
     match kind {
-        SEMAPHORES => [3, 18, 19, 20].contains(&command),
-        _ => [3, 11, 12, 13].contains(&command),
+        SEMAPHORES => matches!(command, IPC_INFO | SEM_STAT | SEM_INFO | SEM_STAT_ANY),
+        _ => matches!(command, IPC_INFO | MSG_STAT | MSG_INFO | MSG_STAT_ANY),
     }
 }
 
@@ -78,12 +86,13 @@ fn get(kind: i64, (key, flags): (c_int, c_int), call: impl Fn(c_int) -> c_int) -
 /// The requirements of libc's function apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn semget(key: c_int, count: c_int, flags: c_int) -> c_int {
-    static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
     get(SEMAPHORES, (key, flags), |flags| {
         // SAFETY: libc's function has this type, and the caller meets its requirements.
         unsafe {
-            let real: unsafe extern "C" fn(c_int, c_int, c_int) -> c_int =
-                core::mem::transmute(next(&REAL, c"semget"));
+            let real = next_function!(
+                c"semget",
+                unsafe extern "C" fn(c_int, c_int, c_int) -> c_int
+            );
             real(key, count, flags)
         }
     })
@@ -95,12 +104,10 @@ pub unsafe extern "C" fn semget(key: c_int, count: c_int, flags: c_int) -> c_int
 /// The requirements of libc's function apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn msgget(key: c_int, flags: c_int) -> c_int {
-    static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
     get(MESSAGES, (key, flags), |flags| {
         // SAFETY: libc's function has this type, and the caller meets its requirements.
         unsafe {
-            let real: unsafe extern "C" fn(c_int, c_int) -> c_int =
-                core::mem::transmute(next(&REAL, c"msgget"));
+            let real = next_function!(c"msgget", unsafe extern "C" fn(c_int, c_int) -> c_int);
             real(key, flags)
         }
     })
@@ -139,12 +146,13 @@ pub unsafe extern "C" fn semctl(
     command: c_int,
     argument: usize,
 ) -> c_int {
-    static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
     control(SEMAPHORES, (identifier, command), |identifier| {
         // SAFETY: libc's function has this type, and the caller meets its requirements.
         unsafe {
-            let real: unsafe extern "C" fn(c_int, c_int, c_int, usize) -> c_int =
-                core::mem::transmute(next(&REAL, c"semctl"));
+            let real = next_function!(
+                c"semctl",
+                unsafe extern "C" fn(c_int, c_int, c_int, usize) -> c_int
+            );
             real(identifier, semaphore, command, argument)
         }
     })
@@ -160,12 +168,13 @@ pub unsafe extern "C" fn msgctl(
     command: c_int,
     description: *mut c_void,
 ) -> c_int {
-    static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
     control(MESSAGES, (identifier, command), |identifier| {
         // SAFETY: libc's function has this type, and the caller meets its requirements.
         unsafe {
-            let real: unsafe extern "C" fn(c_int, c_int, *mut c_void) -> c_int =
-                core::mem::transmute(next(&REAL, c"msgctl"));
+            let real = next_function!(
+                c"msgctl",
+                unsafe extern "C" fn(c_int, c_int, *mut c_void) -> c_int
+            );
             real(identifier, command, description)
         }
     })
@@ -210,12 +219,11 @@ macro_rules! calls {
         /// The requirements of libc's function apply.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($identifier: c_int, $($argument: $kind),*) -> $result {
-            static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
             const NAME: &CStr = crate::libc::c_name(concat!(stringify!($name), "\0"));
             // SAFETY: libc's function has this type, and the caller meets its requirements.
             unsafe {
-                let real: unsafe extern "C" fn(c_int, $($kind),*) -> $result =
-                    core::mem::transmute(next(&REAL, NAME));
+                let real =
+                    next_function!(NAME, unsafe extern "C" fn(c_int, $($kind),*) -> $result);
                 let mut real_identifier = $real;
                 loop {
                     let result = real(real_identifier, $($argument),*);

@@ -30,9 +30,15 @@ mod zone_calls;
 use crate::sys;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use understudy_abi::call_sites::{self, CallSite};
-use understudy_abi::{STUB_PAGE, ZONE_END, ZONE_START, ZONE_TAG};
+use understudy_abi::{STUB_PAGE, ZONE_TAG};
 pub use zone_calls::LIBRARY_ADDRESSES;
 use zone_calls::{HALF_SHIFT, zone_mmap, zone_mremap, zone_shmat};
+
+const PAGE: usize = 4096;
+/// Access rights of mprotect(2).
+const READ: usize = 1;
+const WRITE: usize = 2;
+const EXECUTE: usize = 4;
 
 /// Halves of the reserved range: that of the runtime, and that of the MPI library.
 #[derive(Clone, Copy)]
@@ -43,9 +49,9 @@ pub enum ReservedHalf {
     Mpi,
 }
 
-/// System calls that can be patched.
+/// System call that is patched in the code of libraries.
 #[derive(Clone, Copy)]
-pub enum Patched {
+pub enum PatchableCall {
     /// mmap(2)
     Mmap,
     /// mremap(2)
@@ -54,12 +60,12 @@ pub enum Patched {
     Shmat,
 }
 
-impl Patched {
+impl PatchableCall {
     /// All patchable system calls, with their names.
-    pub const ALL: [(Patched, &'static str); 3] = [
-        (Patched::Mmap, "mmap"),
-        (Patched::Mremap, "mremap"),
-        (Patched::Shmat, "shmat"),
+    pub const ALL: [(PatchableCall, &'static str); 3] = [
+        (PatchableCall::Mmap, "mmap"),
+        (PatchableCall::Mremap, "mremap"),
+        (PatchableCall::Shmat, "shmat"),
     ];
 
     fn number(self) -> u8 {
@@ -94,33 +100,42 @@ impl Library {
     }
 
     /// Returns the address of the stub, which call sites call directly or through a trampoline.
-    fn stub(self, call: Patched) -> usize {
+    fn stub(self, call: PatchableCall) -> usize {
         STUB_PAGE + 16 * (3 * self.index() + call as usize)
     }
 }
 
-fn write_stub(library: Library, call: Patched, half: ReservedHalf) {
+fn write_stub(library: Library, call: PatchableCall, half: ReservedHalf) {
     let mut code = [0xcc_u8; 16];
     code[..6].copy_from_slice(&[0xff, 0x25, 0, 0, 0, 0]); // jmp *0(%rip)
     code[6..14].copy_from_slice(&(call.target(half) as u64).to_le_bytes());
-    // SAFETY: within the page that `make_stubs` has mapped, while the page is writable.
+    // SAFETY: within the stub page, which `with_writable_stubs` has made writable.
     unsafe { (library.stub(call) as *mut [u8; 16]).write(code) };
 }
 
 /// Creates the stub page, which has one `jmp *address` for each library and call.
 pub fn make_stubs() -> Result<(), i32> {
-    sys::map_anonymous(STUB_PAGE, 4096, 0)?;
-    for (call, _) in Patched::ALL {
-        write_stub(Library::Loader, call, ReservedHalf::Runtime);
-        write_stub(
-            Library::Libc(ReservedHalf::Runtime),
-            call,
-            ReservedHalf::Runtime,
-        );
-        write_stub(Library::Libc(ReservedHalf::Mpi), call, ReservedHalf::Mpi);
-    }
+    sys::map_anonymous(STUB_PAGE, PAGE, 0)?;
+    with_writable_stubs(|| {
+        for (call, _) in PatchableCall::ALL {
+            write_stub(Library::Loader, call, ReservedHalf::Runtime);
+            for half in [ReservedHalf::Runtime, ReservedHalf::Mpi] {
+                write_stub(Library::Libc(half), call, half);
+            }
+        }
+    })
+}
+
+/// Makes the stub page writable during `write`, and executable afterwards.
+///
+/// No stub of any library can be executed during `write`. The functions that call this function run
+/// at the start, when the process has one thread.
+fn with_writable_stubs(write: impl FnOnce()) -> Result<(), i32> {
+    // SAFETY: the page belongs to this module, and no other thread executes its stubs.
+    unsafe { sys::protect(STUB_PAGE, PAGE, READ | WRITE)? };
+    write();
     // SAFETY: the page belongs to this module.
-    unsafe { sys::protect(STUB_PAGE, 4096, 5) }
+    unsafe { sys::protect(STUB_PAGE, PAGE, READ | EXECUTE) }
 }
 
 /// Makes ld.so map into this half when it runs on a reserved stack.
@@ -129,12 +144,7 @@ pub fn make_stubs() -> Result<(), i32> {
 ///
 /// After the start, only the MPI library opens libraries in the reserved range.
 pub fn load_into(half: ReservedHalf) -> Result<(), i32> {
-    // SAFETY: the page belongs to this module. For a moment no stub of any library can be
-    // executed; this function runs at the start, when the process has one thread.
-    unsafe { sys::protect(STUB_PAGE, 4096, 3)? };
-    write_stub(Library::Loader, Patched::Mmap, half);
-    // SAFETY: the page belongs to this module.
-    unsafe { sys::protect(STUB_PAGE, 4096, 5) }
+    with_writable_stubs(|| write_stub(Library::Loader, PatchableCall::Mmap, half))
 }
 
 /// Reason for which a library cannot be patched.
@@ -154,7 +164,7 @@ pub enum PatchError {
 /// glibc has up to three such call sites.
 const MAX_SITES: usize = 16;
 /// Address of the trampolines, which follow the stubs in the stub page.
-const TRAMPOLINES: usize = STUB_PAGE + 256;
+const TRAMPOLINES_START: usize = STUB_PAGE + 256;
 const TRAMPOLINE_SIZE: usize = 32;
 /// Number of trampolines in use.
 static TRAMPOLINES_USED: AtomicUsize = AtomicUsize::new(0);
@@ -171,7 +181,7 @@ const _: () = assert!(call_sites::MAX_BETWEEN + 5 <= TRAMPOLINE_SIZE);
 /// The range must be the mapped code of a library, and no other thread may run in it.
 pub unsafe fn patch(
     library: Library,
-    call: Patched,
+    call: PatchableCall,
     code: usize,
     length: usize,
 ) -> Result<(), PatchError> {
@@ -214,14 +224,14 @@ unsafe fn redirect(code: usize, site: CallSite, stub: usize) -> Result<(), i32> 
     bytes[0] = 0xb8; // mov $target,%eax
     bytes[1..5].copy_from_slice(&(target as u32).to_le_bytes());
     bytes[5..7].copy_from_slice(&[0xff, 0xd0]); // call *%rax
-    let first_page = start & !4095;
-    let pages = (start + site.length() - first_page).next_multiple_of(4096);
+    let first_page = start & !(PAGE - 1);
+    let pages = (start + site.length() - first_page).next_multiple_of(PAGE);
     // SAFETY: the pages contain code of the library, in which no other thread runs, as the caller
     // guarantees.
     unsafe {
-        sys::protect(first_page, pages, 7)?;
+        sys::protect(first_page, pages, READ | WRITE | EXECUTE)?;
         core::ptr::copy_nonoverlapping(bytes.as_ptr(), start as *mut u8, site.length());
-        sys::protect(first_page, pages, 5)
+        sys::protect(first_page, pages, READ | EXECUTE)
     }
 }
 
@@ -232,20 +242,19 @@ unsafe fn redirect(code: usize, site: CallSite, stub: usize) -> Result<(), i32> 
 unsafe fn trampoline(instructions: usize, length: usize, stub: usize) -> Result<usize, i32> {
     const ENOSPC: i32 = 28;
     let index = TRAMPOLINES_USED.fetch_add(1, Ordering::Relaxed);
-    let address = TRAMPOLINES + TRAMPOLINE_SIZE * index;
-    if address + TRAMPOLINE_SIZE > STUB_PAGE + 4096 {
+    let address = TRAMPOLINES_START + TRAMPOLINE_SIZE * index;
+    if address + TRAMPOLINE_SIZE > STUB_PAGE + PAGE {
         return Err(ENOSPC);
     }
     let jump = address + length;
     let distance = (stub as i32).wrapping_sub((jump + 5) as i32);
-    // SAFETY: the page belongs to this module; the jump ends within the trampoline.
-    unsafe {
-        sys::protect(STUB_PAGE, 4096, 3)?;
+    // SAFETY: the caller guarantees readable instructions; the page is writable, and the jump ends
+    // within the trampoline.
+    with_writable_stubs(|| unsafe {
         core::ptr::copy_nonoverlapping(instructions as *const u8, address as *mut u8, length);
         (jump as *mut u8).write(0xe9); // jmp
         ((jump + 1) as *mut i32).write_unaligned(distance);
-        sys::protect(STUB_PAGE, 4096, 5)?;
-    }
+    })?;
     Ok(address)
 }
 
@@ -259,5 +268,3 @@ pub fn check(half: ReservedHalf, mapping: usize) -> Result<(), PatchError> {
         Err(PatchError::Outside)
     }
 }
-
-const _: () = assert!(ZONE_END > ZONE_START);
