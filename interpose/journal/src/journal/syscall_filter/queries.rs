@@ -118,10 +118,10 @@ pub fn decide(filter: &mut FilterState, number: c_long, a: &[i64; 6]) -> CallDis
     // SAFETY: this is the call that the program made, with its arguments.
     let result = unsafe { syscall(number, a) };
     let bytes = match query.answer {
-        Some((at, size)) if result >= 0 => {
-            let length = match size {
+        Some((at, answer_length)) if result >= 0 => {
+            let length = match answer_length {
                 AnswerLength::Fixed(length) => length,
-                AnswerLength::Returned(room) => result.min(a[room]).max(0) as usize,
+                AnswerLength::Returned(size) => result.min(a[size]).max(0) as usize,
             };
             // SAFETY: the call wrote `length` bytes at this address.
             unsafe { std::slice::from_raw_parts(a[at] as *const u8, length) }.to_vec()

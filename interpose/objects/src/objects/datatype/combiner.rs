@@ -81,7 +81,6 @@ fn insert_counts(integers: &[i64], at: usize, counts: &[i64]) -> Option<(Vec<i64
 pub fn blocks(recipe: &Recipe, max_blocks: usize) -> Option<Blocks> {
     let arguments = arguments(recipe)?;
     let integer = |at: usize| Some(*arguments.integers.get(at)? as isize);
-    let lengths = |at: usize, count: usize| arguments.integers.get(at..at + count);
     let count = arguments
         .integers
         .first()
@@ -101,15 +100,15 @@ pub fn blocks(recipe: &Recipe, max_blocks: usize) -> Option<Blocks> {
             .map(|block| (block * stride, length.max(0) as usize))
             .collect()
     };
-    let integers = |at: usize| {
-        Some(
-            lengths(at, count)?
-                .iter()
-                .map(|&value| value as isize)
-                .collect::<Vec<_>>(),
-        )
+    let integers = |at: usize| arguments.integers.get(at..at.checked_add(count)?);
+    let offsets = |at: usize| {
+        let offsets = integers(at)?.iter();
+        Some(offsets.map(|&offset| offset as isize).collect::<Vec<_>>())
     };
-    let equal_lengths = || Some(vec![*arguments.integers.get(1)?; count]);
+    let of_equal_length = |offsets: Vec<isize>| -> Option<Vec<(isize, usize)>> {
+        let length = integer(1)?.max(0) as usize;
+        Some(offsets.into_iter().map(|offset| (offset, length)).collect())
+    };
     Some(match recipe.combiner {
         DUP | RESIZED => Blocks::Bytes(vec![(0, 1)]),
         CONTIGUOUS => Blocks::Bytes(vec![(0, count)]),
@@ -117,13 +116,11 @@ pub fn blocks(recipe: &Recipe, max_blocks: usize) -> Option<Blocks> {
         HVECTOR | HVECTOR_INTEGER => {
             Blocks::Bytes(strided(*arguments.addresses.first()? as isize, integer(1)?))
         }
-        INDEXED => Blocks::Elements(zip(lengths(1, count)?, integers(1 + count)?)),
-        HINDEXED | HINDEXED_INTEGER => {
-            Blocks::Bytes(zip(lengths(1, count)?, addresses().collect()))
-        }
-        INDEXED_BLOCK => Blocks::Elements(zip(&equal_lengths()?, integers(2)?)),
-        HINDEXED_BLOCK => Blocks::Bytes(zip(&equal_lengths()?, addresses().collect())),
-        STRUCT | STRUCT_INTEGER => Blocks::Each(zip(lengths(1, count)?, addresses().collect())),
+        INDEXED => Blocks::Elements(zip(integers(1)?, offsets(1 + count)?)),
+        HINDEXED | HINDEXED_INTEGER => Blocks::Bytes(zip(integers(1)?, addresses().collect())),
+        INDEXED_BLOCK => Blocks::Elements(of_equal_length(offsets(2)?)?),
+        HINDEXED_BLOCK => Blocks::Bytes(of_equal_length(addresses().take(count).collect())?),
+        STRUCT | STRUCT_INTEGER => Blocks::Each(zip(integers(1)?, addresses().collect())),
         SUBARRAY => Blocks::Elements(subarray(&arguments.integers, max_blocks)?),
         DARRAY => Blocks::Elements(darray(&arguments.integers, max_blocks)?),
         _ => return None,
@@ -159,26 +156,24 @@ fn darray(integers: &[i64], max_blocks: usize) -> Option<Vec<(isize, usize)>> {
     let (sizes, distributions, arguments, processes) = (array(0)?, array(1)?, array(2)?, array(3)?);
     let axis = |axis: usize| -> Option<Axis> {
         let (size, count) = (sizes[axis] as isize, processes[axis].max(1) as isize);
-        let after: isize = processes[axis + 1..]
-            .iter()
-            .map(|&count| count as isize)
-            .product();
-        let own = rank / after.max(1) % count;
-        let block = |default: isize| match arguments[axis] {
+        let later_processes = processes[axis + 1..].iter().map(|&count| count as isize);
+        // Coordinate of this process in the grid of processes.
+        let own = rank / later_processes.product::<isize>().max(1) % count;
+        let length_or = |default: isize| match arguments[axis] {
             DEFAULT_ARGUMENT => default,
-            block => block.max(1) as isize,
+            length => length.max(1) as isize,
         };
-        // Block length, and distance of this process's blocks.
-        let (block, step) = match distributions[axis] {
-            BLOCK => (block((size + count - 1) / count), size.max(1)),
-            CYCLIC => (block(1), block(1) * count),
+        // Length of a block, and distance from one block of this process to the next.
+        let (length, step) = match distributions[axis] {
+            BLOCK => (length_or((size + count - 1) / count), size.max(1)),
+            CYCLIC => (length_or(1), length_or(1) * count),
             _ => (size, size.max(1)),
         };
-        let begins = (own * block..size).step_by(step as usize);
+        let begins = (own * length..size).step_by(step as usize);
         if begins.size_hint().0 > max_blocks {
             return None;
         }
-        let selected = begins.map(|begin| (begin, block.min(size - begin) as usize));
+        let selected = begins.map(|begin| (begin, length.min(size - begin) as usize));
         Some((size, selected.collect()))
     };
     rows(
