@@ -145,11 +145,11 @@ fn allocate_extents(
 
 /// Copies the pages of a delta to their slots, and arms the remaining areas.
 ///
-/// The scan has armed the areas in `armed`.
+/// The scan has armed the areas in `already_armed`.
 fn copy_and_arm(
     tracker: &mut Tracker,
     layout: &Layout,
-    armed: &[AddrRange],
+    already_armed: &[AddrRange],
     changed: &[PageRun],
     delta: &Delta,
     store: &PageStore,
@@ -158,7 +158,9 @@ fn copy_and_arm(
         OpenedAreas::open(layout, changed, NeededAccess::Read).map_err(CaptureError::Access)?;
     copy_out(&delta.runs, store);
     opened.close().map_err(CaptureError::Access)?;
-    tracker.arm(layout, armed).map_err(CaptureError::Arm)
+    tracker
+        .arm(layout, already_armed)
+        .map_err(CaptureError::Arm)
 }
 
 /// Copies pages to their slots.

@@ -51,7 +51,7 @@ mod worker_plan;
 
 pub use own_pages::{from_own_memory, rebuild, store_unchanged};
 pub use phases::{cut, interrupt, poll, prepare, start};
-pub use rebuild::{OmittedPages, Rebuild, exchange_omitted};
+pub use rebuild::{Rebuild, ReducedReplicaPlan, exchange_omitted};
 pub use replay_settings::compares;
 pub(crate) use trial_state::TrialState;
 pub use worker_plan::{damage_journals, plan as own_plan, store_plan};

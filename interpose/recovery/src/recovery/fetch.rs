@@ -7,7 +7,7 @@ use super::transfers::{ReplicaTransfer, drive};
 use crate::Runtime;
 use crate::abort::abort_with_error;
 use crate::copies::{self, Payload, Transfer};
-use crate::static_data::{self, OmittedPages, Rebuild};
+use crate::static_data::{self, Rebuild, ReducedReplicaPlan};
 use crate::{annotations, disk, events, world};
 use std::time::Instant;
 use understudy_catalogue::message;
@@ -98,7 +98,7 @@ enum OmittedPageSource {
     /// The template process rebuilds the pages.
     Replayed(Rebuild),
     /// This process has the pages in its memory, except those that it has changed.
-    Present(OmittedPages),
+    Present(ReducedReplicaPlan),
     /// Reason why the pages cannot be rebuilt.
     Lost(String),
 }

@@ -1,6 +1,6 @@
 //! Static data in a worker's own memory, which its own replica omits until they change.
 
-use super::rebuild::{OmittedPages, collect};
+use super::rebuild::{ReducedReplicaPlan, collect};
 use super::rebuilt_pages;
 use crate::Runtime;
 use crate::copies::ReplayPlan;
@@ -34,7 +34,7 @@ pub fn rebuild(
 /// Pages that this process has not changed since the phase are copied from its memory.
 pub fn from_own_memory(
     rt: &Runtime,
-    offer: &OmittedPages,
+    offer: &ReducedReplicaPlan,
     image: &mut Image,
     store: &mut PageStore,
 ) -> Result<(), String> {

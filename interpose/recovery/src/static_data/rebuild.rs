@@ -23,12 +23,12 @@ use understudy_numbers::{Epoch, Worker};
 
 /// Replay plan and list of the pages that a reduced replica omits.
 #[derive(bincode::Encode, bincode::Decode)]
-pub struct OmittedPages {
+pub struct ReducedReplicaPlan {
     plan: ReplayPlan,
     absent: Vec<PageSums>,
 }
 
-impl OmittedPages {
+impl ReducedReplicaPlan {
     /// Returns the replay plan.
     pub fn plan(&self) -> &ReplayPlan {
         &self.plan
@@ -63,7 +63,7 @@ pub fn exchange_omitted(
     rt: &Runtime,
     copies: Vec<(Worker, &Image, Option<&ReplayPlan>)>,
     from: &[Worker],
-) -> mpi::Result<Vec<Option<OmittedPages>>> {
+) -> mpi::Result<Vec<Option<ReducedReplicaPlan>>> {
     if !omits_static_data() {
         return Ok(from.iter().map(|_| None).collect());
     }
@@ -103,14 +103,14 @@ fn encode(image: &Image, plan: Option<&ReplayPlan>) -> Vec<u8> {
 
 /// Rebuild of omitted pages that is under way.
 pub struct Rebuild {
-    offer: OmittedPages,
+    offer: ReducedReplicaPlan,
     request: ReplayRequest,
     began: Instant,
 }
 
 impl Rebuild {
     /// Requests the omitted pages from the template process.
-    pub fn start(rt: &Runtime, offer: OmittedPages) -> Result<Rebuild, String> {
+    pub fn start(rt: &Runtime, offer: ReducedReplicaPlan) -> Result<Rebuild, String> {
         fault::point("replay.begin", Epoch::NONE);
         let began = Instant::now();
         let request = rt

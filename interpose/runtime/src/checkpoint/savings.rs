@@ -17,15 +17,15 @@ pub fn record(
     rt: &Runtime,
     epoch: Epoch,
     at_point: bool,
-    left_out: OmittedPages,
+    omitted: OmittedPages,
     elided: &[PageRun],
 ) {
     let (counting, forgotten) = annotations::at_cut(rt, at_point);
     if counting.is_empty() && forgotten.is_empty() || !events::is_recording() {
         return;
     }
-    let pages = pages::total(&left_out.written);
-    let mut annotation_shares = shares(&counting, left_out, elided);
+    let pages = pages::total(&omitted.written);
+    let mut annotation_shares = shares(&counting, omitted, elided);
     annotation_shares.extend(forgotten.into_iter().map(|annotation| AnnotationShare {
         annotation,
         counts: false,
@@ -80,7 +80,7 @@ impl AnnotationShare {
 /// in `elided`.
 fn shares(
     annotations: &[Annotation],
-    mut left_out: OmittedPages,
+    mut omitted: OmittedPages,
     elided: &[PageRun],
 ) -> Vec<AnnotationShare> {
     let take = |from: &mut Vec<PageRun>, pages: &[PageRun]| {
@@ -101,8 +101,8 @@ fn shares(
         AnnotationShare {
             annotation,
             counts: true,
-            held: take(&mut left_out.content, &pages),
-            saved: take(&mut left_out.written, &pages),
+            held: take(&mut omitted.content, &pages),
+            saved: take(&mut omitted.written, &pages),
         }
     };
     annotations.iter().map(share).collect()
@@ -120,7 +120,7 @@ mod tests {
             memory: AddrRange::new(start, end),
             place: 0,
         };
-        let left_out = OmittedPages {
+        let omitted = OmittedPages {
             content: vec![PageRun::between(1, 6)],
             written: vec![PageRun::between(3, 5)],
         };
@@ -130,7 +130,7 @@ mod tests {
                 mark(0x2000, 0x9000),
                 mark(0x1001, 0x1002),
             ],
-            left_out,
+            omitted,
             &[],
         );
         let reported: Vec<_> = shares.iter().map(|it| (it.held, it.saved)).collect();
