@@ -108,7 +108,7 @@ __attribute__((constructor)) static void begin(void)
 }
 "#;
 
-/// Executes a program with a `/dev` of its own, in which a file stands for a device.
+/// Executes a program with another `/dev`, in which a file stands for a device.
 const WITH_DEVICE: &str = r#"#!/bin/sh
 exec unshare --mount sh -c '
     mount -t tmpfs none "$0"

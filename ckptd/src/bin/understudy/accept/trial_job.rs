@@ -202,7 +202,7 @@ fn recorded_kills(timeline: &Timeline, disturbance: Disturbance) -> usize {
     kills.max(replaced)
 }
 
-/// Returns the network that a process has recorded, with a device if any process has used one.
+/// Returns the recorded network, with a device if any process has used one.
 fn network(timeline: &Timeline) -> Option<String> {
     let recorded = timeline.iter().filter_map(|event| match event.kind {
         Kind::Config { settings } => settings.into_iter().find(|(name, _)| name == NETWORK),
