@@ -13,8 +13,11 @@ pub fn time_axis(from: u64, to: u64, y: u32) -> Markup {
             @let x = percent(*at, from, to);
             // `style.css` hides labels of class `minor` on narrow screens.
             @let class = if index % 2 == 0 { "tick" } else { "tick minor" };
+            @let is_at_edge = *at - from < to.saturating_sub(from) / 20;
             line.axis x1=(x) x2=(x) y1="0" y2=(y) {}
-            text class=(class) x=(x) y=(y + 14) text-anchor=[(*at - from < to.saturating_sub(from) / 20).then_some("start")] { (label) }
+            text class=(class) x=(x) y=(y + 14) text-anchor=[is_at_edge.then_some("start")] {
+                (label)
+            }
         }
     }
 }

@@ -32,7 +32,7 @@ pub fn next(real: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
     found
 }
 
-/// Expands to the next definition of a function, as a function pointer of the given type.
+/// Expands to the next definition of a function, as a pointer of a type.
 ///
 /// The expansion is unsafe, because the type must be that of libc's function.
 macro_rules! next_function {
