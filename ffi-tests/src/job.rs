@@ -5,6 +5,7 @@ mod launcher_command;
 mod running_job;
 mod start;
 
+use crate::JOB_LIMIT;
 use crate::kill::{Kill, Trigger};
 use crate::namespace_hosts::Hosts;
 use crate::paths::{self, Launcher};
@@ -14,12 +15,6 @@ use crate::slurm_installation::Srun;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-
-/// Time after which a job counts as hanging.
-///
-/// The time is long because virtual machines are paused now and then: the kernel of one reported
-/// 46 s in which no processor ran.
-const LIMIT: Duration = Duration::from_secs(150);
 
 /// Name of a file in the working directory that becomes the launcher's standard input.
 pub const STANDARD_INPUT: &str = "standard-input";
@@ -123,7 +118,7 @@ impl Job {
             host_failure: None,
             lost_hosts: Vec::new(),
             disk: false,
-            limit: LIMIT,
+            limit: JOB_LIMIT,
             mpirun: None,
             launcher: paths::launcher(),
             srun: None,

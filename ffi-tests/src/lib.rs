@@ -78,6 +78,14 @@ pub use random::Random;
 pub use requirements::{Requirement, skip};
 pub use verdicts::Verdicts;
 
+use std::time::Duration;
+
+/// Time after which a job counts as hanging.
+///
+/// The time is long because virtual machines are paused now and then: the kernel of one reported
+/// 46 s in which no processor ran.
+pub const JOB_LIMIT: Duration = Duration::from_secs(150);
+
 /// Exit status of a job that must be protected and cannot be protected.
 pub const REFUSED: i32 = 78;
 

@@ -3,7 +3,7 @@
 //! Each host has its own network, host name, processes, /dev/shm and temporary directory. A bridge
 //! joins them. The namespaces have no names outside and end with this process, however it ends.
 
-use crate::{Requirement, paths, skip};
+use crate::{JOB_LIMIT, Requirement, paths, skip};
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -182,11 +182,11 @@ impl Hosts {
         command
     }
 
-    /// Prepares `understudy run OPTIONS` for a job on all hosts, limited to 60 s.
+    /// Prepares `understudy run OPTIONS` for a job on all hosts, which ends after [`JOB_LIMIT`].
     pub fn run(&self, directory: &Path, options: &[&str]) -> Command {
         let mut command = self.enter_at(directory);
         command
-            .args(["timeout", "60"])
+            .args(["timeout", &JOB_LIMIT.as_secs().to_string()])
             .arg(paths::product("understudy"))
             .args(["run", "--host", &self.names(), "--agent"])
             .arg(self.agent())
