@@ -7,7 +7,8 @@
 use ffi_tests::native_runs::native;
 use ffi_tests::open_mpi_4::with_open_mpi_4;
 use ffi_tests::{Job, Kill, Launcher, Random, Trigger, Verdicts, intel_programs, paths};
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -362,6 +363,57 @@ fn libfabric_of_mpich_survives_reinitialisation() {
 #[ignore = "a variant: make test-all"]
 fn ucx_of_open_mpi_4_survives_reinitialisation() {
     survives_two_kills(Library::OpenMpi4, "ucx", &PROGRAMS[0]);
+}
+
+/// Writes copies of files in which a name is replaced by another one of equal length.
+fn rename_in_copies(directory: &Path, files: &[(&str, &str)], names: [&[u8]; 2]) {
+    for (file, copy) in files {
+        let mut bytes = fs::read(file).expect("a file of Open MPI 4.1");
+        let length = names[0].len();
+        let at = |bytes: &[u8]| bytes.windows(length).position(|it| it == names[0]);
+        while let Some(start) = at(&bytes) {
+            bytes[start..start + length].copy_from_slice(names[1]);
+        }
+        fs::write(directory.join(copy), bytes).expect("there is room for temporary files");
+    }
+}
+
+/// Packages of Python contain UCX under another name, which they write into Open MPI's libraries.
+#[test]
+#[ignore = "a variant: make test-all"]
+fn ucx_with_another_name_makes_progress() {
+    const LIBRARIES: &str = "/usr/lib/x86_64-linux-gnu";
+    let program = &PROGRAMS[0];
+    let make = || program.job(Library::OpenMpi4);
+    let (Some(undisturbed), Some(job)) = (make().map(native), make()) else {
+        return;
+    };
+    let work = tempfile::tempdir().expect("there is room for temporary files");
+    let components = format!("{LIBRARIES}/openmpi/lib/openmpi3");
+    let [ucx, common] = ["libucp.so.0", "libmca_common_ucx.so.40"]
+        .map(|name| (format!("{LIBRARIES}/{name}"), name));
+    let component = (format!("{components}/mca_pml_ucx.so"), "mca_pml_ucx.so");
+    let files = [
+        (&*ucx.0, "libucq.so.0"),
+        (&*common.0, common.1),
+        (&*component.0, component.1),
+    ];
+    rename_in_copies(work.path(), &files, [b"libucp.so.0", b"libucq.so.0"]);
+    let path = work.path().display();
+    let variables = pair(Library::OpenMpi4, "ucx").variables.iter();
+    let job = variables.fold(job, |job, (name, value)| job.env(name, value));
+    let outcome = job
+        .env(
+            "LD_LIBRARY_PATH",
+            &format!("{path}:{LIBRARIES}/openmpi/lib:{LIBRARIES}"),
+        )
+        .env(
+            "OMPI_MCA_mca_base_component_path",
+            &format!("{path}:{components}"),
+        )
+        .kill(Kill::at(1, Trigger::Lines(20)))
+        .run();
+    outcome.assert_recovered(&undisturbed, program.files, &[1]);
 }
 
 #[test]
