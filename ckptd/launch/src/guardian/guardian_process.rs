@@ -362,7 +362,7 @@ impl GuardianProcess {
         self.manager_watch.forget();
         // Spawned processes would wait for ever for the servers of the dead manager.
         if self.children.are_any() {
-            return Err(Error::NoManager);
+            return Ok(Some(self.end_without_manager()));
         }
         loop {
             self.fruitless_managers += 1;
@@ -377,7 +377,13 @@ impl GuardianProcess {
                 None => ManagerReplacement::OnlyNode,
                 Some(succession) => ManagerReplacement::Node(succession),
             };
-            let Some((line, manager)) = self.position.reconnect(replacement)? else {
+            let reconnected = match self.position.reconnect(replacement) {
+                Err(Error::NoManager) if self.is_last => {
+                    return Ok(Some(self.end_without_manager()));
+                }
+                reconnected => reconnected?,
+            };
+            let Some((line, manager)) = reconnected else {
                 // The manager removes the job's directory before it makes guardians exit. A job
                 // that ends before this guardian has started a process has failed.
                 let status = self
@@ -405,6 +411,12 @@ impl GuardianProcess {
             print_message(error);
         }
         Ok(Some(exit_status::RECOVERY_FAILED))
+    }
+
+    /// Kills all processes, because the manager cannot be replaced; returns the exit status.
+    fn end_without_manager(&self) -> i32 {
+        self.kill_all();
+        self.position.report_lost_manager()
     }
 
     /// Kills all processes and the processes that they have started.

@@ -16,7 +16,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::{Duration, Instant};
-use understudy_catalogue::message;
+use understudy_catalogue::{exit_status, message};
 use understudy_formats::host::host_name;
 use understudy_formats::private_directories::PrivateDirectory;
 use understudy_node::leftovers_of_job;
@@ -27,6 +27,8 @@ use understudy_wire::line::{Line, LineListener, LineSocket};
 
 /// Poll interval while another process starts the manager.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
+/// File in the job's directory of the guardian that has reported the loss of the manager.
+const LOST_MANAGER_REPORT: &str = "manager-gone";
 
 /// Way to replace a manager that has died.
 #[derive(Clone, Copy)]
@@ -243,6 +245,21 @@ impl LauncherPosition {
             remove_left(&self.directory());
         }
         Ok(locked.is_some())
+    }
+
+    /// Reports that the manager is gone and is not replaced; returns the exit status.
+    ///
+    /// The guardian of the node that creates the file prints the line.
+    pub(super) fn report_lost_manager(&self) -> i32 {
+        let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL;
+        let directory = PrivateDirectory::open(&self.directory()).ok().flatten();
+        let created = directory.map(|it| it.open_own(LOST_MANAGER_REPORT.as_ref(), flags));
+        let is_reported =
+            matches!(created, Some(Err(error)) if error.kind() == ErrorKind::AlreadyExists);
+        if !is_reported {
+            print_message(Error::NoManager);
+        }
+        exit_status::SYSTEM_REFUSAL
     }
 
     /// Creates the socket at which processes register with this guardian.
