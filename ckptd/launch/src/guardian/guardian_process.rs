@@ -11,7 +11,7 @@ use super::guarded_process::GuardedProcess;
 use super::guardian_sockets::{GuardianSockets, leave, register, report_failed_start};
 use super::hang_watch::HangWatch;
 use super::input::Input;
-use super::launcher_position::{LauncherPosition, ManagerReplacement};
+use super::launcher_position::LauncherPosition;
 use super::manager_watch::ManagerWatch;
 use super::memory_kills::MemoryKills;
 use super::passed_signals::PassedSignals;
@@ -59,9 +59,6 @@ const FORWARDED_SIGNALS: [i32; 8] = [
 /// Before a process was started, these signals end the job.
 const TERMINATING_SIGNALS: [i32; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGTERM, libc::SIGQUIT];
 
-/// Limit of managers that die in succession before a process resumes under one manager.
-const MAX_FRUITLESS_MANAGERS: u32 = 10;
-
 /// State of a guardian.
 pub struct GuardianProcess {
     pub(super) position: LauncherPosition,
@@ -75,8 +72,8 @@ pub struct GuardianProcess {
     /// True if a process of the program was refused.
     pub(super) has_refused: Cell<bool>,
     pub(super) memory: MemoryKills,
-    hangs: HangWatch,
-    manager_watch: ManagerWatch,
+    pub(super) hangs: HangWatch,
+    pub(super) manager_watch: ManagerWatch,
     pub(super) listener: Source<LineListener>,
     /// Connections on which no first message has arrived yet.
     pub(super) unidentified: Vec<Source<Line>>,
@@ -91,7 +88,7 @@ pub struct GuardianProcess {
     /// True if no other manager can replace the current manager.
     pub(super) is_last: bool,
     /// What another manager of this node needs, if the job is on several nodes.
-    succession: Option<Succession>,
+    pub(super) succession: Option<Succession>,
     /// Managers that have died since a process of this node has last resumed the program.
     pub(super) fruitless_managers: u32,
     pub(super) processes: Arc<Mutex<Vec<GuardedProcess>>>,
@@ -245,7 +242,7 @@ impl GuardianProcess {
     }
 
     /// Reports the state of this guardian to the manager.
-    fn report_state(&self, had_manager: bool) {
+    pub(super) fn report_state(&self, had_manager: bool) {
         let hello = Hello::Guardian {
             rank: self.position.rank,
             workers: self.workers,
@@ -355,72 +352,8 @@ impl GuardianProcess {
             .map(then);
     }
 
-    /// Finds or starts another manager after the death of the current manager.
-    ///
-    /// Returns an exit status if the job is over, or if too many managers have died.
-    fn find_manager(&mut self) -> Result<Option<i32>, Error> {
-        self.manager_watch.forget();
-        // Spawned processes would wait for ever for the servers of the dead manager.
-        if self.children.are_any() {
-            return Ok(Some(self.end_without_manager()));
-        }
-        loop {
-            self.fruitless_managers += 1;
-            if self.fruitless_managers == MAX_FRUITLESS_MANAGERS {
-                break;
-            }
-            // Collects the exit statuses of dead managers.
-            self.managers
-                .retain_mut(|manager| matches!(manager.try_wait(), Ok(None)));
-            let replacement = match &self.succession {
-                _ if self.is_last => ManagerReplacement::Impossible,
-                None => ManagerReplacement::OnlyNode,
-                Some(succession) => ManagerReplacement::Node(succession),
-            };
-            let reconnected = match self.position.reconnect(replacement) {
-                Err(Error::NoManager) if self.is_last => {
-                    return Ok(Some(self.end_without_manager()));
-                }
-                reconnected => reconnected?,
-            };
-            let Some((line, manager)) = reconnected else {
-                // The manager removes the job's directory before it makes guardians exit. A job
-                // that ends before this guardian has started a process has failed.
-                let status = self
-                    .processes()
-                    .iter()
-                    .map(GuardedProcess::status)
-                    .find(|&status| status != 0);
-                let otherwise = match self.has_begun {
-                    true => 0,
-                    false => exit_status::RECOVERY_FAILED,
-                };
-                return Ok(Some(status.unwrap_or(otherwise)));
-            };
-            self.managers.extend(manager);
-            if let Ok(line) = line {
-                self.manager = register(&self.poller, line)?;
-                self.report_state(true);
-                self.hangs.repeat_reports();
-                return Ok(None);
-            }
-        }
-        self.kill_all();
-        if self.position.end_job()? {
-            let error = Error::Managers(MAX_FRUITLESS_MANAGERS);
-            print_message(error);
-        }
-        Ok(Some(exit_status::RECOVERY_FAILED))
-    }
-
-    /// Kills all processes, because the manager cannot be replaced; returns the exit status.
-    fn end_without_manager(&self) -> i32 {
-        self.kill_all();
-        self.position.report_lost_manager()
-    }
-
     /// Kills all processes and the processes that they have started.
-    fn kill_all(&self) {
+    pub(super) fn kill_all(&self) {
         self.processes()
             .iter()
             .for_each(|process| process.signal(Signal::KILL));

@@ -11,6 +11,7 @@ mod input_spool;
 mod launcher_position;
 mod launchers;
 mod leader_address;
+mod lost_manager;
 mod manager_watch;
 mod memory_kills;
 mod passed_signals;
