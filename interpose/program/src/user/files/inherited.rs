@@ -98,10 +98,8 @@ mod tests {
         let inherited = [Inherited::from_fd(fd).unwrap()];
         assert!(is_inherited(&inherited, fd));
         // SAFETY: dup3(2) replaces a descriptor of this test.
-        assert_eq!(
-            unsafe { libc::dup3(programs.as_raw_fd(), fd, libc::O_CLOEXEC) },
-            fd
-        );
+        let replaced = unsafe { libc::dup3(programs.as_raw_fd(), fd, libc::O_CLOEXEC) };
+        assert_eq!(replaced, fd);
         assert!(!is_inherited(&inherited, fd));
     }
 
