@@ -68,7 +68,7 @@ pub fn inherited(descriptor: RawFd) -> OwnedFd {
     descriptor
 }
 
-/// What a guardian keeps for a manager that replaces the one of its node.
+/// State that a guardian keeps for a manager that replaces the one of its node.
 #[derive(Debug)]
 pub struct Succession {
     duty: Vec<u8>,

@@ -15,7 +15,7 @@
 //!
 //! A manager that dies is followed by another one. The guardians report their processes to the new
 //! manager, which begins the next generation. On several nodes the leader begins again in the same
-//! way when the manager of another node is replaced ([`Job::begin_again`]).
+//! way when the manager of another node is replaced ([`Job::awaiting_reports`]).
 //!
 //! The death of a process is answered by the next generation, with these exceptions:
 //!

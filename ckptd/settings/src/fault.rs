@@ -128,7 +128,9 @@ pub fn parse(text: &str) -> Result<Vec<Fault>, String> {
         .collect()
 }
 
-/// Returns `text` without the faults that strike a process; `None` if no other fault is in it.
+/// Returns `text` without the faults that strike a process.
+///
+/// Returns `None` if `text` contains no other fault.
 ///
 /// Such a fault has struck the earlier process of a number, and must not strike the process that
 /// replaces it. Other faults concern all processes alike.

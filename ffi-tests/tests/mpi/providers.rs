@@ -365,7 +365,7 @@ fn ucx_of_open_mpi_4_survives_reinitialisation() {
     survives_two_kills(Library::OpenMpi4, "ucx", &PROGRAMS[0]);
 }
 
-/// Writes copies of files in which a name is replaced by another one of equal length.
+/// Writes copies of files with another name of equal length in them.
 fn rename_in_copies(directory: &Path, files: &[(&str, &str)], names: [&[u8]; 2]) {
     for (file, copy) in files {
         let mut bytes = fs::read(file).expect("a file of Open MPI 4.1");

@@ -1,15 +1,15 @@
 //! Separates receives that libfabric ends because of a failure from cancelled ones.
 //!
-//! When a connection breaks, providers of libfabric may end receives with FI_ECANCELED, the code of
-//! an operation that fi_cancel(3) has ended. Open MPI (`mtl/ofi`) and MPICH then complete the
-//! request as cancelled and without an error. Their collective calls do not expect that, and return
-//! success with the data that the buffer happened to contain. The functions below replace the code
-//! by FI_EIO unless the MPI library has cancelled the operation itself, so that the call fails.
+//! Providers of libfabric may end receives with FI_ECANCELED when a connection breaks. That is the
+//! code of an operation that fi_cancel(3) has ended. Open MPI (`mtl/ofi`) and MPICH then complete
+//! the request as cancelled and without an error. Their collective calls do not expect that, and
+//! return success with the data that the buffer happened to contain. The functions below replace
+//! the code by FI_EIO unless the MPI library has cancelled the operation itself, so that the call
+//! fails.
 //!
-//! libfabric's objects contain tables of functions (`struct fi_ops_fabric` and similar ones in
-//! `rdma/fabric.h`, `fi_domain.h`, `fi_endpoint.h` and `fi_eq.h`), which inline functions of its
-//! headers call. The order of the functions is part of libfabric's binary interface. fi_fabric(3)
-//! makes the first object, and functions of its table make all others:
+//! libfabric's objects contain tables of functions, which inline functions of its headers call. The
+//! order of the functions is part of libfabric's binary interface. fi_fabric(3) makes the first
+//! object, and functions of its table make all others:
 //!
 //! ```text
 //! fi_fabric ─► fabric ─► domain ─┬► completion queue   readerr
@@ -32,7 +32,7 @@ const FI_ENOMEM: c_int = 12;
 const FI_ENOSYS: c_int = 38;
 const FI_ECANCELED: c_int = 125;
 
-/// First fields of `struct fid_fabric`, `fid_domain`, `fid_cq` and `fid_ep`.
+/// First fields of a fabric, a domain, a completion queue and an endpoint.
 #[repr(C)]
 struct Object {
     class: usize,

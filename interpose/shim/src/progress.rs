@@ -79,7 +79,9 @@ fn find_worker_progress() -> usize {
     abort(0)
 }
 
-/// Returns UCX's function in a library and those that it needs; null if there is none.
+/// Returns UCX's function in a library and those that it needs.
+///
+/// Returns null if there is none.
 ///
 /// # Safety
 /// The name of the loaded library must be valid.

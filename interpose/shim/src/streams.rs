@@ -153,7 +153,8 @@ macro_rules! control {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(fd: c_int, command: c_int, argument: usize) -> c_int {
             // SAFETY: the caller meets the requirements of libc's function.
-            let result = unsafe { descriptors::fcntl(redirected_descriptor(fd), command, argument) };
+            let result =
+                unsafe { descriptors::fcntl(redirected_descriptor(fd), command, argument) };
             if matches!(command, F_DUPFD | F_DUPFD_CLOEXEC) {
                 record_descriptor(result);
             }

@@ -161,7 +161,8 @@ mod tests {
             (
                 "MPI_Neighbor_alltoallv",
                 "if landings::is_landing(recvbuf) { landings::note(Duration::Operation, recvbuf, \
-                 landings::elements_of_all_blocks(recvcounts, rdispls, degrees(comm).0), recvtype); }",
+                 landings::elements_of_all_blocks(recvcounts, rdispls, degrees(comm).0), \
+                 recvtype); }",
             ),
             (
                 "MPI_Alltoallw",

@@ -87,7 +87,7 @@ pub struct GuardianProcess {
     pub(super) managers: Vec<Child>,
     /// True if no other manager can replace the current manager.
     pub(super) is_last: bool,
-    /// What another manager of this node needs, if the job is on several nodes.
+    /// State for another manager of this node, if the job is on several nodes.
     pub(super) succession: Option<Succession>,
     /// Managers that have died since a process of this node has last resumed the program.
     pub(super) fruitless_managers: u32,

@@ -27,7 +27,7 @@ use understudy_wire::line::{Line, LineListener, LineSocket};
 
 /// Poll interval while another process starts the manager.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
-/// File in the job's directory of the guardian that has reported the loss of the manager.
+/// File of the guardian that has reported the loss of the manager.
 const LOST_MANAGER_REPORT: &str = "manager-gone";
 
 /// Way to replace a manager that has died.

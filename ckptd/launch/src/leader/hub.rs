@@ -55,7 +55,9 @@ struct Node {
     silence: PeerSilence,
     /// Time when the connection ended.
     ended: Option<Instant>,
-    /// Number of the repetition that the node has not begun; its reports are out of date.
+    /// Repetition that the node has not begun.
+    ///
+    /// Reports of the node are out of date until then.
     awaited_repetition: Option<u32>,
 }
 
@@ -252,7 +254,9 @@ impl Hub {
         let number = self.repetitions;
         for (_, node) in self.nodes.iter_mut().filter(|(it, _)| **it != except) {
             node.awaited_repetition = Some(number);
-            node.link.get_mut().send(&LeaderToNode::ReportAgain(number));
+            node.link
+                .get_mut()
+                .send(&LeaderToNode::RepeatReports(number));
         }
     }
 
@@ -298,7 +302,7 @@ impl Node {
         for message in received {
             match message {
                 NodeToLeader::Beat(number) => self.link.get_mut().send(&LeaderToNode::Beat(number)),
-                NodeToLeader::ReportsAgain(number) => {
+                NodeToLeader::Repeats(number) => {
                     self.awaited_repetition
                         .take_if(|awaited| *awaited == number);
                 }

@@ -2,10 +2,12 @@
 
 use super::node_fence::NodeFence;
 use crate::Error;
-use crate::messages::{LeaderToNode, Link, NodeToLeader, Order, Report};
+use crate::messages::{
+    LeaderToNode, Link, ManagerDuty, NodeToLeader, Order, Report, encode_message,
+};
 use rustix::time::{ClockId, clock_gettime};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 use understudy_protocol::{HEARTBEAT_INTERVAL, NodeLease, SilenceLimits};
@@ -21,6 +23,16 @@ pub struct Follower {
     ended: Option<io::Error>,
     /// Number of the repetition of all reports that the leader requests.
     repetition: Option<u32>,
+}
+
+/// State that guardians keep for another manager of their node.
+pub struct SuccessorState {
+    /// Message with the duty.
+    pub duty: Vec<u8>,
+    /// The connection to the leader, and the pipe to the keeper of the fence.
+    ///
+    /// The connection must not end before another manager has connected.
+    pub descriptors: Vec<OwnedFd>,
 }
 
 /// Returns the time since the machine was started, which includes times of suspension.
@@ -67,16 +79,19 @@ impl Follower {
         Ok(())
     }
 
-    /// Returns what guardians keep for the next manager of the node, if this one dies.
+    /// Returns what guardians keep for the next manager of the node.
     ///
-    /// These are the connection to the leader, which the leader must not lose before, and the pipe
-    /// to the keeper of the fence.
-    pub fn inheritance(&self) -> Vec<BorrowedFd<'_>> {
+    /// # Errors
+    /// Errors of copying descriptors.
+    pub fn successor_state(&self, duty: &ManagerDuty) -> Result<SuccessorState, Error> {
+        let failed = || Error::system("a copy of a descriptor");
         let fence = self.fence.as_ref().map(NodeFence::keeper);
-        [Some(self.link.as_fd()), fence]
-            .into_iter()
-            .flatten()
-            .collect()
+        let descriptors = [Some(self.link.as_fd()), fence].into_iter().flatten();
+        let descriptors: io::Result<_> = descriptors.map(|it| it.try_clone_to_owned()).collect();
+        Ok(SuccessorState {
+            duty: encode_message(duty).map_err(failed())?,
+            descriptors: descriptors.map_err(failed())?,
+        })
     }
 
     /// Stops the timers: guardians were ordered to exit, and the leader may be gone.
@@ -129,7 +144,7 @@ impl Follower {
         for message in received {
             match message {
                 LeaderToNode::Order(order) => orders.push(order),
-                LeaderToNode::ReportAgain(number) => {
+                LeaderToNode::RepeatReports(number) => {
                     // The orders before it concern processes as they were reported before.
                     orders.clear();
                     self.repetition = Some(number);
@@ -154,7 +169,7 @@ impl Follower {
     pub fn begin_repetition(&mut self) -> bool {
         let number = self.repetition.take();
         if let Some(number) = number {
-            let message = NodeToLeader::ReportsAgain(number);
+            let message = NodeToLeader::Repeats(number);
             self.link.get_mut().send(&message);
         }
         number.is_some()

@@ -79,7 +79,7 @@ pub fn manage(
                     // may exit before it.
                     let starter = keeper.is_none().then_some(&starter);
                     follower.set_fence(directory, keeper)?;
-                    node.bequeath(&duty, &follower)?;
+                    node.successor = Some(follower.successor_state(&duty)?);
                     follow(&mut node, follower, starter)
                 }
             }
@@ -188,8 +188,8 @@ fn lead(
         for (number, news) in hub.attend() {
             match news {
                 NodeChange::Joined(host) => leader.join(number, host),
-                NodeChange::ManagerReplaced if leader.begin_again() => {
-                    node.begin_again();
+                NodeChange::ManagerReplaced if leader.repeat_reports() => {
+                    node.repeat_reports();
                     hub.repeat_reports(number);
                     replaced = Some(number);
                 }
@@ -266,7 +266,7 @@ fn follow(
             .for_each(|report| leader.send(report));
         let orders = leader.attend();
         if leader.begin_repetition() {
-            node.begin_again();
+            node.repeat_reports();
         }
         orders.into_iter().for_each(|order| node.execute(order));
         // Replies to these orders are sent at once.

@@ -21,12 +21,12 @@ mod node_queue;
 mod orders;
 mod owned_directory;
 mod process;
+mod repeated_reports;
 mod segments;
 mod servers;
 mod spawned_events;
 mod spawned_groups;
 mod spawned_start;
-mod succession;
 mod takeover;
 mod takeover_reports;
 

@@ -4,13 +4,13 @@
 //! stores, and the servers of the MPI library.
 
 use super::begun_generation::BegunGeneration;
+use super::follower::SuccessorState;
 use super::guardian_silences::GuardianSilences;
 use super::node_queue::{NodeQueue, QueueSender};
 use super::process::{Process, RegisteredProcess};
 use super::segments::Aborts;
 use super::servers::Servers;
 use super::spawned_groups::SpawnedGroups;
-use super::succession::Inheritance;
 use super::takeover::Takeover;
 use crate::Error;
 use crate::job_directory::CKPTD_JOB;
@@ -68,8 +68,8 @@ pub struct NodeState {
     /// State of the takeover if this manager follows a dead manager.
     pub(super) takeover: Takeover,
     pub(super) role: ManagerRole,
-    /// What guardians keep for another manager, on a node without the leader.
-    pub(super) inheritance: Option<Inheritance>,
+    /// State that guardians keep for another manager, on a node without the leader.
+    pub(super) successor: Option<SuccessorState>,
     /// Guardian of each process; the keys of the following maps are processes, too.
     pub(super) homes: BTreeMap<ProcessNumber, Guardian>,
     /// Processes that have registered and wait for their admission.
@@ -144,7 +144,7 @@ impl NodeState {
             lost_guardians: BTreeSet::new(),
             takeover: Takeover::default(),
             role: ManagerRole::Alone,
-            inheritance: None,
+            successor: None,
             homes: BTreeMap::new(),
             waiting: BTreeMap::new(),
             early_programs: BTreeMap::new(),
@@ -183,7 +183,9 @@ impl NodeState {
         self.is_over
     }
 
-    /// True if no guardian, and no peer that may be a guardian, is connected or will return.
+    /// True if no guardian is connected or will return.
+    ///
+    /// A peer that has not sent its first message counts as a guardian.
     pub fn is_deserted(&self) -> bool {
         self.guardians.is_empty() && self.returning.is_empty() && self.callers.is_empty()
     }

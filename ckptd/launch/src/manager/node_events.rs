@@ -103,13 +103,13 @@ impl NodeState {
     /// Answers a guardian that joins, and awaits its heartbeats from now on.
     fn accept_guardian(&mut self, rank: Guardian, line: &Line) {
         let own = pidfd_open(getpid(), PidfdFlags::empty());
-        let inheritance = self.inheritance.as_ref();
-        let inherited = inheritance.map_or(&[][..], |it| &it.descriptors);
-        let descriptors: Vec<_> = inherited.iter().chain(&own).map(OwnedFd::as_fd).collect();
+        let successor = self.successor.as_ref();
+        let kept = successor.map_or(&[][..], |it| &it.descriptors);
+        let descriptors: Vec<_> = kept.iter().chain(&own).map(OwnedFd::as_fd).collect();
         let joined = ToGuardian::Joined {
             role: self.role,
             pid: std::process::id(),
-            duty: inheritance.map(|it| it.duty.clone()),
+            duty: successor.map(|it| it.duty.clone()),
         };
         // The death of the guardian is detected soon.
         let _ = line.send_with(&joined, &descriptors);

@@ -79,7 +79,9 @@ impl NodeFence {
         }
     }
 
-    /// Stops the timer; the fence ends with the last writer of the pipe to its keeper.
+    /// Stops the timer.
+    ///
+    /// The fence then ends with the last writer of the pipe to its keeper.
     pub fn stop(&mut self) {
         if self.deadline.take().is_some() {
             self.send(STOP);

@@ -10,8 +10,8 @@ pub enum NodeToLeader {
     /// Heartbeat; the leader returns the number.
     Beat(u64),
     Report(Report),
-    /// Answer to [`LeaderToNode::ReportAgain`], before the first repeated report.
-    ReportsAgain(u32),
+    /// Answer to [`LeaderToNode::RepeatReports`], before the first repeated report.
+    Repeats(u32),
 }
 
 /// Message of the leader to a node.
@@ -23,5 +23,5 @@ pub enum LeaderToNode {
     /// Requests new reports of all guardians and processes, as a new manager makes them.
     ///
     /// The manager of some node was replaced. The number identifies the repetition.
-    ReportAgain(u32),
+    RepeatReports(u32),
 }

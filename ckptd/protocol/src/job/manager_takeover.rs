@@ -16,7 +16,7 @@ impl Job {
     /// The manager of another node was replaced, so that messages of its processes and orders to
     /// them may be lost. All living guardians report their processes again.
     #[must_use]
-    pub fn begin_again(&self, now: Duration) -> Job {
+    pub fn awaiting_reports(&self, now: Duration) -> Job {
         let all = (0..self.workers + self.spares).map(Guardian);
         let is_dead = |it: &Guardian| match self.phase {
             // Guardians may not have joined yet.

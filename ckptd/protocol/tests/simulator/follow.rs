@@ -20,11 +20,11 @@ impl World {
         }
         self.job = Job::new(self.workers as u32, self.size - self.workers as u32);
         self.job.note_other_manager();
-        self.report_again();
+        self.repeat_reports();
     }
 
     /// Replaces the manager of a node without the leader after its death.
-    pub fn begin_again(&mut self, node: Node) {
+    pub fn replace_remote_manager(&mut self, node: Node) {
         self.managers -= 1;
         if self.lost.contains(&node) {
             return;
@@ -41,13 +41,13 @@ impl World {
             // Orders to kill processes may be lost.
             self.lose(node);
         } else {
-            self.job = self.job.begin_again(self.now);
-            self.report_again();
+            self.job = self.job.awaiting_reports(self.now);
+            self.repeat_reports();
         }
     }
 
     /// Guardians of living nodes report their processes.
-    fn report_again(&mut self) {
+    fn repeat_reports(&mut self) {
         let mut ended = Vec::new();
         let is_known = |it: &Process| !it.is_forgotten && !self.lost.contains(&self.node(it.at));
         for (&number, process) in self.processes.iter().filter(|(_, it)| is_known(it)) {

@@ -124,7 +124,7 @@ impl World {
                 self.act(action);
             }
         }
-        self.begin_again(node);
+        self.replace_remote_manager(node);
     }
 
     fn random_node(&mut self) -> Node {
@@ -440,7 +440,7 @@ impl World {
                 1 => self.follow(),
                 _ => {
                     let node = self.random_node();
-                    self.begin_again(node);
+                    self.replace_remote_manager(node);
                 }
             }
         } else if self.kills > 0 && self.random.below(25) == 0 {

@@ -1,11 +1,11 @@
-//! Failures of the node manager of a host without the leader: a guardian starts another manager.
+//! Failures of node managers of hosts without the leader.
 //!
-//! All nodes report their processes to the leader again.
+//! A guardian starts another manager, and all nodes report their processes to the leader again.
 
 use ffi_tests::namespace_hosts::Hosts;
 use ffi_tests::native_runs::native;
 use ffi_tests::programs::{self, TestProgram};
-use ffi_tests::{Job, Kill, Launcher, Outcome, Trigger, Verdicts, paths};
+use ffi_tests::{Job, Kill, Launcher, Outcome, Trigger, Verdicts, fault_at_commit, paths};
 
 const FILES: [&str; 4] = ["diary.0", "diary.1", "diary.2", "diary.3"];
 
@@ -65,23 +65,19 @@ fn managers_of_all_other_hosts_may_be_killed_under_each_launcher() {
     verdicts.assert_all_good();
 }
 
-/// The manager of the second host is killed at a moment of a start, a recovery or the end.
+/// The manager is killed in a start, a checkpoint, a recovery or the end.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn the_manager_of_a_host_may_fail_at_any_moment() {
     if !Hosts::are_possible() {
         return;
     }
-    let alone = [
-        "init.end",
-        "cut.begin",
-        "commit.begin epoch=3",
-        "finalize.begin",
-    ];
+    let alone = ["init.end", "cut.begin", "commit.begin", "finalize.begin"];
     let recovery = ["reset.begin", "load.begin", "drain.begin", "resume.begin"];
     let faults = alone.map(|point| (format!("kill-manager rank=2 at={point}"), &[][..]));
     let recovery = recovery.map(|point| {
-        let fault = format!("kill rank=1 at=commit.end epoch=3; kill-manager rank=2 at={point}");
+        let kill = fault_at_commit(1, 3);
+        let fault = format!("{kill}; kill-manager rank=2 at={point}");
         (fault, &[1][..])
     });
     let mut verdicts = Verdicts::default();

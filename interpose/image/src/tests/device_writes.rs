@@ -248,7 +248,9 @@ struct Tracked {
 }
 
 impl Tracked {
-    /// Maps, fills and protects the pages; `None`, and a skipped test, if writes are not tracked.
+    /// Maps, fills and protects the pages.
+    ///
+    /// Returns `None`, and skips the test, if writes are not tracked.
     fn new() -> Option<Tracked> {
         let user = TestProgram::new();
         user.map(0, PAGES, RW);

@@ -297,7 +297,9 @@ pub fn with_each(body: impl Fn(Tracking)) {
     }
 }
 
-/// Reports that the running test shows less, or nothing, for want of a feature of the kernel.
+/// Reports that the running test lacks a feature of the kernel.
+///
+/// The test shows less then, or nothing.
 ///
 /// The line is written past the test harness, which hides the output of tests that pass.
 ///
@@ -314,7 +316,9 @@ pub fn skip(reason: &str) {
     let _ = writeln!(std::io::stderr(), "SKIPPED: {test}: {reason}");
 }
 
-/// Returns the kernel's tracking of writes; `None`, and a skipped test, if it is not available.
+/// Returns the kernel's tracking of writes.
+///
+/// Returns `None`, and skips the test, if it is not available.
 pub fn kernel_tracking() -> Option<(Uffd, Pagemap)> {
     let opened = Uffd::open().and_then(|uffd| Ok((uffd, Pagemap::open()?)));
     let reason = |error: &std::io::Error| skip(&format!("writes are not tracked: {error}"));

@@ -17,7 +17,7 @@ fn joined(rank: u32, had_manager: bool) -> [Report; 2] {
 
 /// The node of a guardian is lost before the guardian has reported again.
 #[test]
-fn a_leader_that_begins_again_does_not_wait_for_lost_nodes() {
+fn a_leader_that_awaits_repeated_reports_does_not_wait_for_lost_nodes() {
     let mut leader = JobLeader::new("n0", &Config::default(), true);
     leader.join(1, "n1".to_owned());
     for (node, rank) in [(OWN_NODE, 0), (1, 1)] {
@@ -38,7 +38,7 @@ fn a_leader_that_begins_again_does_not_wait_for_lost_nodes() {
             .count(),
         2
     );
-    assert!(leader.begin_again() && !leader.is_deserted());
+    assert!(leader.repeat_reports() && !leader.is_deserted());
     let reports = joined(0, true).into_iter();
     reports.for_each(|report| leader.handle_report(OWN_NODE, report));
     assert!(leader.take_orders().is_empty(), "a guardian is missing");

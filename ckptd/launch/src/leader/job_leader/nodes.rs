@@ -24,7 +24,7 @@ impl JobLeader {
     ///
     /// Returns false if the job ends, so that nothing needs to be known of its processes any more.
     /// Otherwise all nodes must report again.
-    pub fn begin_again(&mut self) -> bool {
+    pub fn repeat_reports(&mut self) -> bool {
         let now = self.began.elapsed();
         let Some(job) = &mut self.job else {
             return true;
@@ -32,7 +32,7 @@ impl JobLeader {
         if job.is_over() || job.is_ending() && job.status() != 0 {
             return false;
         }
-        *job = job.begin_again(now);
+        *job = job.awaiting_reports(now);
         self.awaited.append(&mut self.guardians);
         self.processes.clear();
         self.spawned.clear();

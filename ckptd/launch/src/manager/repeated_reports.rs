@@ -4,48 +4,20 @@
 //! duty, the pipe to the keeper of the node's fence, and the connection to the leader, which the
 //! leader must not lose before the other manager has connected.
 //!
-//! When a manager was replaced, messages between its processes and the leader may be lost. The
+//! Messages between the processes of a replaced manager and the leader may be lost. The
 //! leader therefore begins again: all nodes forget their guardians and processes, and guardians
 //! report them as they do to a new manager.
 
-use super::follower::Follower;
 use super::guardian_silences::GuardianSilences;
 use super::node::NodeState;
 use super::spawned_groups::SpawnedGroups;
 use super::takeover::Takeover;
-use crate::Error;
-use crate::messages::{ManagerDuty, encode_message};
-use std::io;
-use std::os::fd::OwnedFd;
-
-/// What guardians keep for another manager of their node.
-pub struct Inheritance {
-    /// Message with the duty.
-    pub duty: Vec<u8>,
-    /// The connection to the leader, and the pipe to the keeper of the fence.
-    pub descriptors: Vec<OwnedFd>,
-}
 
 impl NodeState {
-    /// Gives the guardians of this node, as they join, what another manager needs.
-    ///
-    /// # Errors
-    /// Errors of copying descriptors.
-    pub fn bequeath(&mut self, duty: &ManagerDuty, leader: &Follower) -> Result<(), Error> {
-        let failed = || Error::system("a copy of a descriptor");
-        let descriptors = leader.inheritance().into_iter();
-        let descriptors: io::Result<_> = descriptors.map(|it| it.try_clone_to_owned()).collect();
-        self.inheritance = Some(Inheritance {
-            duty: encode_message(duty).map_err(failed())?,
-            descriptors: descriptors.map_err(failed())?,
-        });
-        Ok(())
-    }
-
     /// Forgets guardians and processes, so that guardians connect and report again.
     ///
     /// The servers of the MPI library go on, and end the last generation when the next one begins.
-    pub fn begin_again(&mut self) {
+    pub fn repeat_reports(&mut self) {
         self.returning
             .extend(std::mem::take(&mut self.guardians).into_keys());
         self.callers.clear();
