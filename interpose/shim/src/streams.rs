@@ -152,9 +152,9 @@ macro_rules! control {
         /// The requirements of libc's function apply.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(fd: c_int, command: c_int, argument: usize) -> c_int {
+            let fd = redirected_descriptor(fd);
             // SAFETY: the caller meets the requirements of libc's function.
-            let result =
-                unsafe { descriptors::fcntl(redirected_descriptor(fd), command, argument) };
+            let result = unsafe { descriptors::fcntl(fd, command, argument) };
             if matches!(command, F_DUPFD | F_DUPFD_CLOEXEC) {
                 record_descriptor(result);
             }
