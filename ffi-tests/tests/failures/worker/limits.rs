@@ -292,13 +292,14 @@ fn with_memory(limit: &str) -> Job {
         "sh",
         limit,
         program,
-        "3000",
-        "3000",
-        "60",
+        // More memory than understudy reserves, which a limit must permit.
+        "7000",
+        "7000",
+        "20",
         "heat.field",
     ];
     let job = Job::new("/bin/sh", &arguments)
-        .interval("20calls")
+        .interval("10calls")
         .hosts(&[2, 3]);
     // Replicas in a file in memory do not count as data.
     let job = job.fault("pretend no-memfd");
