@@ -3,6 +3,7 @@
 mod deaths;
 mod domains;
 mod end;
+mod generations;
 mod manager_takeover;
 mod phase;
 mod ranks;
@@ -11,17 +12,15 @@ mod store_adoption;
 use self::domains::Domains;
 use self::phase::Phase;
 use crate::member::Member;
-use crate::{Action, BegunGeneration, Event, Node, ProcessHistory};
+use crate::{Action, Event, Node, ProcessHistory};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use understudy_catalogue::{exit_status, message};
-use understudy_messages::{GenerationStart, JobOrder, ToManager};
+use understudy_catalogue::message;
+use understudy_messages::ToManager;
 use understudy_numbers::{Generation, Guardian, ProcessNumber, Worker};
 
 /// Time limit for the guardians to join, from the start of the manager.
 pub const JOIN_TIMEOUT: Duration = Duration::from_secs(120);
-/// Limit of generations in succession in which no process resumes the program.
-const MAX_FRUITLESS_GENERATIONS: u32 = 30;
 
 /// Request for placement hints, sent at most once for each generation.
 #[derive(Debug, Default)]
@@ -47,8 +46,16 @@ pub struct Job {
     earlier_processes: BTreeMap<ProcessNumber, (Guardian, ProcessHistory)>,
     /// True if this manager follows a dead manager.
     follows_manager: bool,
-    /// Time since which guardians are awaited.
-    gathers_since: Duration,
+    /// True if processes that are not known any more may have printed output.
+    has_lost_output: bool,
+    /// Time limit for the guardians to join.
+    ///
+    /// `None` if they report again: nodes and guardians that do not answer are judged otherwise.
+    join_deadline: Option<Duration>,
+    /// Time at which an earlier manager, or that of another node, has failed.
+    ///
+    /// Zero for a new manager: the failure preceded its start.
+    manager_failed_at: Duration,
     members: BTreeMap<ProcessNumber, Member>,
     living: BTreeSet<ProcessNumber>,
     /// Living processes that are not ready for the generation.
@@ -110,7 +117,9 @@ impl Job {
             domains: Domains::default(),
             earlier_processes: BTreeMap::new(),
             follows_manager: false,
-            gathers_since: Duration::ZERO,
+            has_lost_output: false,
+            join_deadline: Some(JOIN_TIMEOUT),
+            manager_failed_at: Duration::ZERO,
             members: BTreeMap::new(),
             living: BTreeSet::new(),
             unready: BTreeSet::new(),
@@ -202,9 +211,14 @@ impl Job {
         match self.phase {
             Phase::Ending { deadline } => deadline,
             Phase::Running => self.broken_deadline,
-            Phase::Gathering => Some(self.gathers_since + JOIN_TIMEOUT),
+            Phase::Gathering => self.join_deadline,
             Phase::Joining | Phase::Restarting | Phase::Over => None,
         }
+    }
+
+    /// True if guardians are awaited, so that no decision is made yet.
+    pub fn is_gathering(&self) -> bool {
+        self.phase == Phase::Gathering
     }
 
     fn is_joining(&self) -> bool {
@@ -389,43 +403,6 @@ impl Job {
         }
     }
 
-    /// Starts processes until enough workers live, at guardians of dead processes if possible.
-    fn start_missing(&mut self) {
-        self.start_adopters();
-        while (self.living.len() as u32) < self.workers && !self.guardians.is_empty() {
-            let load = |guardian: &Guardian| self.load.get(guardian).copied().unwrap_or(0);
-            let dead = self.members.values().filter(|member| !member.is_alive());
-            let home = dead.map(|member| member.at).min_by_key(|guardian| {
-                (
-                    !self.guardians.contains(guardian),
-                    load(guardian),
-                    *guardian,
-                )
-            });
-            self.start_next(home.unwrap_or(Guardian(0)));
-        }
-    }
-
-    /// Announces the next generation.
-    fn announce_next_generation(&mut self) {
-        self.start_missing();
-        self.generation = self.generation.next();
-        self.phase = Phase::Joining;
-        let failed_at = self.failed_at.unwrap_or(self.happened_at);
-        self.failed_at = Some(failed_at.min(self.happened_at));
-        self.placement_query = PlacementQuery::default();
-        // Spares do not report again that they are ready.
-        let is_spare = |number: &&ProcessNumber| self.members[number].is_spare();
-        self.unready = self
-            .living
-            .iter()
-            .filter(|number| !is_spare(number))
-            .copied()
-            .collect();
-        self.at_end.clear();
-        self.actions.push(Action::announce(self.generation));
-    }
-
     /// Performs the transition that the current phase allows.
     fn advance(&mut self) {
         match self.phase {
@@ -439,62 +416,5 @@ impl Job {
             Phase::Gathering => self.end_if_guardians_missing(),
             Phase::Over => {}
         }
-    }
-
-    fn begin_if_ready(&mut self) {
-        if self.unfinished.is_empty() && !self.members.values().any(Member::has_used_mpi) {
-            // No process has used MPI.
-            return self.end_with(0, None);
-        }
-        let ready = self.living.len() - self.unready.len();
-        if ready < self.workers as usize
-            || self
-                .unready
-                .iter()
-                .any(|number| self.members[number].was_in_generation)
-        {
-            return;
-        }
-        // More adopters may be missing: a process that has a store by now cannot adopt another one.
-        self.start_adopters();
-        let is_first = !self.is_protected && !self.has_begun();
-        if self.awaits_adopters() || (!is_first && self.awaits_placement_hints()) {
-            return;
-        }
-        let Some(ranks) = self.choose_ranks(is_first) else {
-            return;
-        };
-        if self.fruitless_generations == MAX_FRUITLESS_GENERATIONS {
-            self.print(message::no_progress(MAX_FRUITLESS_GENERATIONS).to_string());
-            return self.end_with(exit_status::RECOVERY_FAILED, None);
-        }
-        self.fruitless_generations += 1;
-        for number in &ranks {
-            if let Some(member) = self.members.get_mut(number) {
-                (member.was_in_generation, member.ready) = (true, Some(self.generation));
-            }
-        }
-        self.assign_stores(&ranks);
-        self.ranks.clone_from(&ranks);
-        // Dead processes have no further effect.
-        let open = &self.unfinished;
-        self.members.retain(|number, _| open.contains(number));
-        self.stillborn_processes = 0;
-        self.broken_deadline = None;
-        self.phase = Phase::Running;
-        if is_first {
-            // An earlier failure belongs to another start, or to another program of a script.
-            self.failed_at = None;
-        }
-        let generation = self.generation;
-        let spares = self.living.len() as u32 - self.workers;
-        let start = GenerationStart {
-            generation,
-            is_first,
-            spares,
-            since_failure: self.failed_at.map(|at| self.now.saturating_sub(at)),
-        };
-        let beginning = BegunGeneration { start, ranks };
-        self.actions.push(Action::Order(JobOrder::Begin(beginning)));
     }
 }

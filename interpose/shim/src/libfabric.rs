@@ -169,7 +169,10 @@ unsafe extern "C" fn read_error(
     unsafe {
         let count = own_function(queue, READ_ERROR)(queue, entry, flags, c, d);
         let entry = entry as *mut ErrorEntry;
-        if count > 0 && (*entry).error == FI_ECANCELED && !CANCELLED.remove((*entry).operation) {
+        if count > 0
+            && (*entry).error == FI_ECANCELED
+            && !CANCELLED.remove_recent((*entry).operation)
+        {
             (*entry).error = FI_EIO;
         }
         count
@@ -209,6 +212,8 @@ static CANCELLED: CancelledOperations = CancelledOperations {
 
 impl CancelledOperations {
     fn add(&self, operation: usize) {
+        // The message of an earlier operation with this address may have arrived.
+        while self.remove(operation).is_some() {}
         let next = self.next.fetch_add(1, Relaxed) % self.entries.len();
         if let Some((place, time)) = self.entries.get(next) {
             time.store(now(), Relaxed);
@@ -216,22 +221,34 @@ impl CancelledOperations {
         }
     }
 
-    /// Removes an operation; returns true if it was cancelled recently.
-    fn remove(&self, operation: usize) -> bool {
+    /// Removes an operation; returns the time of the call that has cancelled it.
+    fn remove(&self, operation: usize) -> Option<u64> {
         let is_here = |(place, _): &&(AtomicUsize, AtomicU64)| {
             let removal = place.compare_exchange(operation, 0, Relaxed, Relaxed);
             removal.is_ok()
         };
-        self.entries.iter().find(is_here).is_some_and(|(_, time)| {
-            now().saturating_sub(time.load(Relaxed)) < CANCELLATION_LIMIT_NS
-        })
+        let entry = self.entries.iter().find(is_here);
+        entry.map(|(_, time)| time.load(Relaxed))
+    }
+
+    /// Removes an operation; returns true if it was cancelled recently.
+    fn remove_recent(&self, operation: usize) -> bool {
+        self.remove(operation)
+            .is_some_and(|time| now().saturating_sub(time) < CANCELLATION_LIMIT_NS)
     }
 }
 
-/// Address of libfabric's fi_fabric(3); zero before the first call.
+/// Address of libfabric's fi_fabric(3); zero if it is not known.
 static REAL_FABRIC: AtomicUsize = AtomicUsize::new(0);
 
+/// Addresses and names of libfabric's functions that this module calls.
+///
+/// libfabric may be a part of the MPI library.
+pub static REAL: [(&AtomicUsize, &CStr); 1] = [(&REAL_FABRIC, FABRIC)];
+
 /// Returns the address of libfabric's fi_fabric(3), or zero.
+///
+/// A component of the MPI library may have loaded libfabric.
 fn real_fabric() -> usize {
     const RTLD_LAZY: c_int = 1;
     const RTLD_NOLOAD: c_int = 4;

@@ -4,7 +4,7 @@
 //! shim's functions. A libmpi without such a function never calls the shim's function.
 #![allow(unsafe_code)]
 
-use crate::progress;
+use crate::{libfabric, progress};
 use core::ffi::{c_char, c_void};
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -18,7 +18,7 @@ unsafe extern "C" {
 /// `mpi` must be a handle of dlmopen(3) for the MPI library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn understudy_shim_find_real(mpi: *mut c_void) {
-    for (address, name) in &progress::REAL {
+    for (address, name) in progress::REAL.iter().chain(&libfabric::REAL) {
         // SAFETY: the caller guarantees a handle of dlmopen(3); the name is terminated.
         address.store(unsafe { dlsym(mpi, name.as_ptr()) } as usize, Relaxed);
     }

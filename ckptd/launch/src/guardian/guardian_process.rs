@@ -87,8 +87,8 @@ pub struct GuardianProcess {
     pub(super) managers: Vec<Child>,
     /// True if no other manager can replace the current manager.
     pub(super) is_last: bool,
-    /// State for another manager of this node, if the job is on several nodes.
-    pub(super) succession: Option<Succession>,
+    /// Process id of the manager that this guardian has joined last.
+    pub(super) manager_pid: Option<u32>,
     /// Managers that have died since a process of this node has last resumed the program.
     pub(super) fruitless_managers: u32,
     pub(super) processes: Arc<Mutex<Vec<GuardedProcess>>>,
@@ -102,6 +102,10 @@ pub struct GuardianProcess {
     ///
     /// Set before the first process is started, because the fence is there then.
     pub(super) fence_tie: Option<FenceTie>,
+    /// State for another manager of this node, if the job is on several nodes.
+    ///
+    /// Dropped after the tie, because the fence may end with this value.
+    pub(super) succession: Option<Succession>,
 }
 
 /// Guards processes until the job's manager sends the exit status.
@@ -158,7 +162,7 @@ pub fn run(program: Program, settings: Result<(), String>) -> Result<i32, Error>
     };
     let mut guardian = GuardianProcess {
         is_last: !position.is_on_one_node(),
-        succession: None,
+        manager_pid: None,
         position,
         workers,
         spares,
@@ -183,6 +187,7 @@ pub fn run(program: Program, settings: Result<(), String>) -> Result<i32, Error>
         passed: Arc::default(),
         children: SpawnedChildren::default(),
         fence_tie: None,
+        succession: None,
     };
     guardian.report_state(false);
     if let Err(error) = guardian.forward_signals(requests) {
@@ -292,7 +297,7 @@ impl GuardianProcess {
             ToGuardian::Leave { status } => {
                 // The rest of the output may take long.
                 let _ = self.manager.send(&FromGuardian::Leaves);
-                // The fence ends with the manager, which may exit before this process.
+                // The fence ends with the last process that has the pipe to its keeper.
                 self.fence_tie = None;
                 self.processes().iter_mut().for_each(GuardedProcess::untie);
                 self.children.flush();
@@ -319,6 +324,7 @@ impl GuardianProcess {
             }),
             ToGuardian::Resumed => self.fruitless_managers = 0,
             ToGuardian::Joined { role, pid, duty } => {
+                self.manager_pid = Some(pid);
                 let mut files = files.into_iter();
                 let succession = duty.map(|duty| Succession::new(duty, &mut files));
                 self.succession = succession.flatten();

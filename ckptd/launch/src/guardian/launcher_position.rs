@@ -180,6 +180,10 @@ impl LauncherPosition {
         if let Some(line) = existing_manager(&path)? {
             return Ok((line, None));
         }
+        if !self.is_on_one_node() {
+            // The manager has died before it has given its duty to any guardian.
+            return Err(Error::NoManager);
+        }
         self.remove_leftovers(&directory);
         let manager = start_manager(&directory, &path, None, None)?;
         let line =

@@ -56,6 +56,11 @@ impl GuardianProcess {
             };
             self.managers.extend(manager);
             if let Ok(line) = line {
+                let pid = line.peer().map(|pid| pid.as_raw_nonzero().get() as u32);
+                if pid.is_ok_and(|pid| self.manager_pid == Some(pid)) {
+                    // The earlier manager requests another report.
+                    self.fruitless_managers -= 1;
+                }
                 self.manager = register(&self.poller, line)?;
                 self.report_state(true);
                 self.hangs.repeat_reports();

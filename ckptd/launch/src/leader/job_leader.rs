@@ -19,8 +19,8 @@ use understudy_catalogue::exit_status;
 use understudy_formats::events::realtime_ns;
 use understudy_pmi::GenerationName;
 use understudy_protocol::{
-    Action, Event, GenerationStart, Guardian, GuardianWatch, HangLimits, JOIN_TIMEOUT, Job,
-    JobOrder, JobWatch, Node, ProcessNumber, Worker,
+    Action, BegunGeneration, Event, GenerationStart, Guardian, GuardianWatch, HangLimits,
+    JOIN_TIMEOUT, Job, JobOrder, JobWatch, Node, ProcessNumber, Worker,
 };
 use understudy_settings::{CheckpointCause, Config, Scheme};
 use understudy_wire::line::{ToGuardian, ToManager};
@@ -61,6 +61,8 @@ pub struct JobLeader {
     exchange: Exchange,
     /// Signals that have requested checkpoints.
     requests: RequestSignals,
+    /// Request for a checkpoint that was not sent yet.
+    late_request: Option<JobOrder<BegunGeneration>>,
     /// Watch for hangs; `None` if hangs are not reported.
     hangs: Option<JobWatch>,
     /// Guardians that do not answer their managers.
@@ -96,6 +98,7 @@ impl JobLeader {
             spawned_status: 0,
             exchange: Exchange::default(),
             requests: RequestSignals::default(),
+            late_request: None,
             hangs: config.hang_after.map(watch),
             silent_guardians: GuardianWatch::new(survives_guardians),
             orders: Vec::new(),
@@ -185,6 +188,7 @@ impl JobLeader {
                     self.handle_event(Event::NodeInDomain(Node(node), domain));
                 }
                 self.handle_event(Event::GuardianJoined(rank, Node(node)));
+                self.send_late_request();
             }
             Report::GuardianDied { rank } => {
                 self.awaited.remove(&rank);
@@ -272,12 +276,22 @@ impl JobLeader {
             SignalMeaning::Request if has_resumed => {
                 log::info!("{cause} requests a checkpoint");
                 let time_us = realtime_ns() / 1000;
-                self.send(JobOrder::RequestCheckpoint { signal, time_us });
+                self.late_request = Some(JobOrder::RequestCheckpoint { signal, time_us });
+                self.send_late_request();
             }
             SignalMeaning::Request if cause.stops() => {
                 self.handle_event(Event::Abort(cause.status_without_checkpoint()));
             }
             _ => {}
+        }
+    }
+
+    /// Sends a request for a checkpoint, unless guardians are awaited to report again.
+    fn send_late_request(&mut self) {
+        if self.job.as_ref().is_some_and(|job| !job.is_gathering())
+            && let Some(request) = self.late_request.take()
+        {
+            self.send(request);
         }
     }
 
@@ -334,7 +348,7 @@ impl JobLeader {
     }
 
     /// Sends an order to the nodes that execute it.
-    fn send(&mut self, order: JobOrder<understudy_protocol::BegunGeneration>) {
+    fn send(&mut self, order: JobOrder<BegunGeneration>) {
         match order {
             JobOrder::Guardian { rank, message } => {
                 if let ToGuardian::Start { number, .. } = message {

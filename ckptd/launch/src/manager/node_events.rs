@@ -3,6 +3,7 @@
 use super::interrupts::{INTERRUPT_PERIOD, SCRIPTS_END};
 use super::node::{NodeState, ReplicaStore};
 use super::process::Process;
+use super::takeover::POLL_INTERVAL;
 use crate::messages::Report;
 use rustix::process::{PidfdFlags, getpid, pidfd_open, set_parent_process_death_signal};
 use std::os::fd::{AsFd, OwnedFd};
@@ -24,6 +25,7 @@ impl NodeState {
         let is_watched = processes.all(|process| process.watch(is_led).is_ok());
         let own = [
             self.takeover.limit(),
+            (!self.returning.is_empty()).then_some(POLL_INTERVAL),
             self.bypass_limit(),
             self.children.deadline(),
             self.silences.limit(),

@@ -71,11 +71,14 @@ impl NodeState {
     /// A new manager does not serve the processes of an earlier one before the leader has decided;
     /// a guardian that does not report to it may be killed before.
     pub fn execute(&mut self, order: Order) {
-        if !matches!(order, Order::Job(JobOrder::KillGuardian { .. })) {
-            self.takeover.lead();
-        }
         match order {
-            Order::Job(order) => self.execute_job_order(order),
+            Order::Job(order) => {
+                if !matches!(order, JobOrder::KillGuardian { .. }) {
+                    self.takeover.lead();
+                }
+                self.execute_job_order(order);
+            }
+            // Servers of an earlier generation may still get answers.
             Order::Servers(order) => self.execute_server_order(order),
         }
     }

@@ -79,8 +79,9 @@ impl NodeState {
 
     /// Reports guardians that are missing for the takeover and have died.
     pub(super) fn poll_absent_guardians(&mut self) {
-        let Some(size) = self.takeover.size.filter(|_| !self.takeover.is_led) else {
-            return;
+        let ranks: Vec<Guardian> = match self.takeover.size.filter(|_| !self.takeover.is_led) {
+            Some(size) => (0..size).map(Guardian).collect(),
+            None => self.returning.iter().copied().collect(),
         };
         if self
             .takeover
@@ -90,7 +91,7 @@ impl NodeState {
             return;
         }
         self.takeover.last_poll = Some(Instant::now());
-        for rank in (0..size).map(Guardian) {
+        for rank in ranks {
             if self.guardians.contains_key(&rank) {
                 continue;
             }

@@ -356,22 +356,29 @@ impl Job {
         if !self.unfinished.is_empty() {
             return;
         }
-        let has_printed = self
-            .members
-            .values()
-            .any(|member| member.has_printed == Some(true));
-        if has_printed || self.restarts == MAX_RESTARTS {
-            let why = match has_printed {
-                true => "the program has already printed output, which would appear twice".into(),
-                false => format!("{} starts have failed", MAX_RESTARTS + 1),
-            };
-            self.print(message::no_restart_from_start(why).to_string());
-            return self.end_with(exit_status::RECOVERY_FAILED, None);
+        if self.has_printed() || self.restarts == MAX_RESTARTS {
+            return self.refuse_restart();
         }
         self.print(message::RESTART_FROM_START.into());
         self.restarts += 1;
         self.generation = self.generation.next();
         self.start_all();
+    }
+
+    /// True if a restart from the beginning would repeat output.
+    pub(super) fn has_printed(&self) -> bool {
+        let mut members = self.members.values();
+        self.has_lost_output || members.any(|member| member.has_printed == Some(true))
+    }
+
+    /// Ends the job, which cannot be restarted from its beginning.
+    pub(super) fn refuse_restart(&mut self) {
+        let why = match self.has_printed() {
+            true => "the program has already printed output, which would appear twice".into(),
+            false => format!("{} starts have failed", MAX_RESTARTS + 1),
+        };
+        self.print(message::no_restart_from_start(why).to_string());
+        self.end_with(exit_status::RECOVERY_FAILED, None);
     }
 
     /// Starts a process again that was killed before it used MPI.

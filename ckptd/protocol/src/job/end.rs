@@ -53,7 +53,10 @@ impl Job {
     ///
     /// The death of a guardian before it joins is not reported.
     pub(super) fn end_if_guardians_missing(&mut self) {
-        if self.now >= self.gathers_since + JOIN_TIMEOUT {
+        if self
+            .join_deadline
+            .is_some_and(|deadline| self.now >= deadline)
+        {
             let (all, joined, time) = (
                 self.workers + self.spares,
                 self.joined_guardians(),

@@ -25,7 +25,10 @@ impl Job {
         };
         Job {
             follows_manager: true,
-            gathers_since: now,
+            join_deadline: None,
+            manager_failed_at: now,
+            is_protected: self.is_protected,
+            has_lost_output: self.has_printed(),
             absent: all.filter(is_dead).collect(),
             domains: self.domains.clone(),
             // Processes of lost nodes are not reported, and their numbers must not be used again.
@@ -46,6 +49,8 @@ impl Job {
             self.print(message::LAUNCHED_PROCESSES_DIED.into());
             return self.end_with(exit_status::RECOVERY_FAILED, None);
         }
+        // What processes of a lost node have printed is unknown.
+        self.has_lost_output |= self.join_deadline.is_none();
         self.absent.extend(guardians);
         self.start_if_all_have_joined();
     }
@@ -94,7 +99,7 @@ impl Job {
                 member.replicas_of = None;
             }
         }
-        self.is_protected = earlier
+        self.is_protected |= earlier
             .values()
             .any(|(_, history)| history.has_resumed || history.is_protected);
         self.phase = Phase::Joining;
@@ -107,11 +112,14 @@ impl Job {
             self.phase = Phase::Ending { deadline: None };
             self.actions.push(Action::end(true));
         } else if self.has_begun() {
-            // The failure of the earlier manager preceded the start of this manager.
-            self.happened_at = Duration::ZERO;
+            self.happened_at = self.manager_failed_at;
             self.announce_next_generation();
             // Spares must report to this manager, too.
             self.unready.clone_from(&self.living);
+        } else if self.is_protected {
+            // All processes that may have a checkpoint were on nodes that are lost.
+            self.print(message::ALL_WORKERS_DIED.into());
+            self.end_with(exit_status::RECOVERY_FAILED, None);
         } else {
             self.start_absent();
         }
@@ -122,12 +130,19 @@ impl Job {
     ///
     /// Processes that were started already must report again.
     fn start_absent(&mut self) {
+        let first = (0..self.workers + self.spares).map(ProcessNumber);
+        let is_whole = first
+            .clone()
+            .all(|number| self.members.contains_key(&number));
+        if self.has_lost_output && !is_whole {
+            return self.refuse_restart();
+        }
         if self.members.is_empty() {
             return self.start_all();
         }
         self.generation = self.generation.next();
         self.actions.push(Action::announce(self.generation));
-        for number in (0..self.workers + self.spares).map(ProcessNumber) {
+        for number in first {
             if !self.members.contains_key(&number) {
                 self.start(number, Guardian(number.0));
             }

@@ -118,6 +118,28 @@ fn managers_of_other_nodes_may_die_at_any_moment() {
     assert!(survived > 30_000, "only {survived} jobs have survived");
 }
 
+/// All workers may be on the lost node.
+///
+/// The job ends then, and is never restarted.
+#[test]
+fn workers_lost_together_with_a_manager_are_not_restarted() {
+    let mut lost = 0;
+    for seed in 0..40_000 {
+        let (workers, managers) = (1 + (seed % 2) as u32, 1 + (seed / 2 % 3) as u32);
+        let end = play(
+            seed,
+            [workers, 2],
+            [0, managers],
+            [2 + (seed / 8 % 2) as u32, 2],
+        );
+        lost += u32::from(end.is_some_and(|lost| lost.had_copies));
+    }
+    assert!(
+        lost > 1_000,
+        "only {lost} jobs were lost after a checkpoint"
+    );
+}
+
 /// A job with a checkpoint survives the loss of a node at a random moment.
 ///
 /// Without a checkpoint the job may end, because the output of the lost processes is unknown, and

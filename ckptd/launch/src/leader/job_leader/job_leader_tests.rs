@@ -43,15 +43,10 @@ fn a_leader_that_awaits_repeated_reports_does_not_wait_for_lost_nodes() {
     reports.for_each(|report| leader.handle_report(OWN_NODE, report));
     assert!(leader.take_orders().is_empty(), "a guardian is missing");
     assert!(leader.lose(1, Duration::ZERO));
-    // No process was reported, so all are started again where a guardian lives.
-    assert_eq!(
-        leader
-            .take_orders()
-            .iter()
-            .filter(|it| is_start(it))
-            .count(),
-        2
-    );
+    // Processes of the lost node may have printed, so the job does not start from its beginning.
+    let ends = |order: &(u32, Order)| matches!(order.1, Order::Job(JobOrder::End { .. }));
+    let orders = leader.take_orders();
+    assert!(orders.iter().any(ends) && !orders.iter().any(is_start));
 }
 
 #[test]

@@ -29,13 +29,13 @@ impl JobLeader {
         let Some(job) = &mut self.job else {
             return true;
         };
-        if job.is_over() || job.is_ending() && job.status() != 0 {
+        // Managers cannot find spawned processes again.
+        if !self.spawned.is_empty() || job.is_over() || job.is_ending() && job.status() != 0 {
             return false;
         }
         *job = job.awaiting_reports(now);
         self.awaited.append(&mut self.guardians);
         self.processes.clear();
-        self.spawned.clear();
         self.exchange = Exchange::default();
         self.orders.clear();
         true
