@@ -245,7 +245,7 @@ fn a_path_with_a_blank_and_a_colon_can_be_preloaded() {
         "{said}"
     );
     let mut several = Command::new(prefix.join("bin/understudy"));
-    several.args("run -n 2 --host localhost,elsewhere --".split(' '));
+    several.args("run -n 2 --host localhost:2,elsewhere --".split(' '));
     several.arg(paths::example("heat2d"));
     let refused = several
         .env("OMPI_ALLOW_RUN_AS_ROOT", "1")

@@ -83,7 +83,7 @@ pub struct GuardianProcess {
     pub(super) thread_messages: Source<Line>,
     /// Managers that this process has started.
     ///
-    /// The manager of a job on several nodes ends when its standard input is closed.
+    /// The first manager of a job on several nodes ends when its standard input is closed.
     pub(super) managers: Vec<Child>,
     /// True if no other manager can replace the current manager.
     pub(super) is_last: bool,

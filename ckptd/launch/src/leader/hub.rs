@@ -20,7 +20,7 @@ use understudy_wire::io::Interest;
 
 /// Time for which a node's processes may run after the end of its connection.
 ///
-/// Guardians of the node detect in this time that the manager has died.
+/// The manager and all guardians of the node are gone then, and their processes die in this time.
 const DISCONNECT_TIMEOUT: Duration = Duration::from_millis(50);
 /// Limit of unauthenticated connections.
 const MAX_UNAUTHENTICATED: usize = 64;
