@@ -84,6 +84,8 @@ pub struct Peer {
 pub struct InFlightSet<B: Buffer> {
     buffers: Vec<B>,
     requests: Vec<RealRequest>,
+    /// Statuses of the requests, once all are complete.
+    statuses: Vec<Status>,
     /// MPI instance of the requests.
     instance: Generation,
     /// First error of an operation.
@@ -95,6 +97,7 @@ impl<B: Buffer> Default for InFlightSet<B> {
         InFlightSet {
             buffers: Vec::new(),
             requests: Vec::new(),
+            statuses: Vec::new(),
             instance: own_instance(),
             outcome: Ok(()),
         }
@@ -193,13 +196,17 @@ impl<B: Buffer> InFlightSet<B> {
     pub fn poll(&mut self) -> Result<Option<Vec<B>>> {
         self.check_instance()?;
         let (count, mut flag) = (self.requests.len() as c_int, 0);
-        let (first, ignored) = (self.requests.as_mut_ptr(), std::ptr::null_mut());
-        // SAFETY: requests of the present MPI instance that only this set has.
-        self.outcome = check(unsafe { real::PMPI_Testall(count, first, &mut flag, ignored) });
+        self.statuses.resize(self.requests.len(), Status::default());
+        let (first, statuses) = (self.requests.as_mut_ptr(), self.statuses.as_mut_ptr());
+        // SAFETY: requests of the present MPI instance that only this set has, and room for their
+        // statuses.
+        self.outcome = check(unsafe { real::PMPI_Testall(count, first, &mut flag, statuses) });
         self.outcome?;
         if flag == 0 {
             return Ok(None);
         }
+        self.outcome = self.statuses.iter().try_for_each(check_not_cancelled);
+        self.outcome?;
         self.requests.clear();
         Ok(Some(take(&mut self.buffers)))
     }
@@ -217,6 +224,17 @@ impl<B: Buffer> InFlightSet<B> {
                 real::PMPI_Request_free(request);
             }
         }
+    }
+}
+
+/// Fails for a receive that the library has cancelled.
+///
+/// This process cancels no receive whose completion it waits for. MPICH completes receives as
+/// cancelled if UCX stops them because the sender has failed.
+fn check_not_cancelled(status: &Status) -> Result<()> {
+    match status.cancelled {
+        0 => Ok(()),
+        _ => Err(Error::OTHER),
     }
 }
 
@@ -315,9 +333,10 @@ impl InFlight<Vec<u8>> {
         let bytes = Bytes::new(status.bytes)?;
         let (count, datatype) = (bytes.count(), bytes.datatype());
         // SAFETY: a buffer of the message's size, which is kept after an error.
-        InFlight::block(vec![0; status.bytes], |place| unsafe {
+        let received = InFlight::block(vec![0; status.bytes], |place| unsafe {
             real::PMPI_Mrecv(place, count, datatype, message, status)
-        })
+        })?;
+        check_not_cancelled(status).map(|()| received)
     }
 
     /// Receives the bytes of a message that `MPI_Iprobe` has found; blocks.
@@ -327,7 +346,7 @@ impl InFlight<Vec<u8>> {
         let bytes = Bytes::new(status.bytes)?;
         let (count, datatype) = (bytes.count(), bytes.datatype());
         // SAFETY: a buffer of the message's size, which is kept after an error.
-        InFlight::block(vec![0; status.bytes], |place| unsafe {
+        let received = InFlight::block(vec![0; status.bytes], |place| unsafe {
             real::PMPI_Recv(
                 place,
                 count,
@@ -337,7 +356,8 @@ impl InFlight<Vec<u8>> {
                 comm,
                 status,
             )
-        })
+        })?;
+        check_not_cancelled(status).map(|()| received)
     }
 }
 

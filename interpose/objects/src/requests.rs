@@ -32,8 +32,8 @@ pub use buffered_sends::{
 pub use completion_fast_path::{all_completable, completable, complete_all, complete_one};
 pub use interrupted_calls::{clear_call, record_call, resume};
 pub use message_counts::{
-    count_received, count_sent, count_started, init, next_partitioned, restart_counts,
-    sum_of_started,
+    count_received, count_sent, count_started, init, is_cancelled_by_library, next_partitioned,
+    record_cancellation, restart_counts, sum_of_started,
 };
 pub use partitions::{has_unready, record_ready, record_start};
 pub use recipe_objects::share;

@@ -11,7 +11,7 @@ mod orphans;
 use crate::Runtime;
 use crate::arch::{self, Rewound};
 use crate::control_messages::tag;
-use crate::errors::SUCCESS;
+use crate::errors::{ERR_OTHER, SUCCESS};
 use crate::generated::real;
 use crate::handles::{VirtComm, VirtRequest};
 use crate::requests::{
@@ -33,6 +33,15 @@ const EXCHANGE_FAILED: &str = "receivers cannot acknowledge synchronous sends";
 pub fn count_received(rt: &Runtime, comm: VirtComm, status: &Status) {
     journal::record_received(rt, status.bytes);
     requests::count_received(rt, comm, status);
+}
+
+/// Returns an error for a receive that the library has cancelled by itself, otherwise `rc`.
+#[inline]
+pub fn code_of_completion(rt: &Runtime, rc: c_int, status: &Status) -> c_int {
+    match rc == SUCCESS && requests::is_cancelled_by_library(rt, status) {
+        true => ERR_OTHER,
+        false => rc,
+    }
 }
 
 /// Tests an active request once; its state is `Done` afterwards if it has completed.
@@ -86,7 +95,7 @@ fn test_real(rt: &Runtime, index: u32) -> Result<(), Rewound> {
     let rc = with_real(rt, index, |request| unsafe {
         real::PMPI_Test(request, &mut flag, &mut status)
     });
-    let rc = recovery::check(rt, rc)?;
+    let rc = recovery::check(rt, code_of_completion(rt, rc, &status))?;
     if flag != 0 || rc != SUCCESS {
         record_completion(rt, index, status, rc);
     }
@@ -201,7 +210,8 @@ pub fn wait_with(
             let mut status = EMPTY_STATUS;
             arch::mark_blocking_wait();
             // SAFETY: a real request that is active.
-            let rc = recovery::check(rt, unsafe { real::PMPI_Wait(&mut request, &mut status) })?;
+            let rc = unsafe { real::PMPI_Wait(&mut request, &mut status) };
+            let rc = recovery::check(rt, code_of_completion(rt, rc, &status))?;
             return Ok(finish_alone(rt, (index, request), handle, status, rc));
         }
         if let Some(completed) = poll(rt, handle)? {
@@ -219,9 +229,8 @@ pub fn poll(rt: &Runtime, handle: &mut VirtRequest) -> Result<Option<RequestOutc
     };
     let (mut status, mut flag) = (EMPTY_STATUS, 0);
     // SAFETY: a real request that is active.
-    let rc = recovery::check(rt, unsafe {
-        real::PMPI_Test(&mut request, &mut flag, &mut status)
-    })?;
+    let rc = unsafe { real::PMPI_Test(&mut request, &mut flag, &mut status) };
+    let rc = recovery::check(rt, code_of_completion(rt, rc, &status))?;
     if flag == 0 && rc == SUCCESS {
         checkpoint::poll(rt)?;
         return Ok(None);
@@ -325,8 +334,11 @@ pub fn cancel(rt: &Runtime, index: u32) -> Result<c_int, Rewound> {
         // The send continues, as MPI allows (4.1, 3.8.4) and Open MPI does: a message that has been
         // counted as sent must arrive.
         true => SUCCESS,
-        // SAFETY: an active real request.
-        false => with_real(rt, index, |request| unsafe { real::PMPI_Cancel(request) }),
+        false => {
+            requests::record_cancellation(rt);
+            // SAFETY: an active real request.
+            with_real(rt, index, |request| unsafe { real::PMPI_Cancel(request) })
+        }
     };
     test(rt, index)?;
     Ok(rc)

@@ -81,6 +81,21 @@ pub(super) fn receiver(
     comm::worker_of(rt, comm, peer)
 }
 
+/// Records that a receive is cancelled by a call of this process.
+pub fn record_cancellation(rt: &Runtime) {
+    rt.requests.has_cancelled.set(true);
+}
+
+/// True if the library has cancelled a receive by itself.
+///
+/// MPICH does so, with a code of success, if UCX stops the receive because the sender has failed.
+/// Once this process has cancelled a receive, the cases cannot be distinguished, and the result is
+/// false.
+#[inline]
+pub fn is_cancelled_by_library(rt: &Runtime, status: &Status) -> bool {
+    status.cancelled != 0 && !rt.requests.has_cancelled.get()
+}
+
 /// Counts a received message, unless the receive was cancelled.
 #[inline(always)]
 pub fn count_received(rt: &Runtime, comm: VirtComm, status: &Status) {

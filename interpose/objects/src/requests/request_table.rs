@@ -18,6 +18,8 @@ pub struct RequestTable {
     pub(super) until_reaped: Cell<u32>,
     /// The program's buffers for buffered sends.
     pub(super) attached: StateCell<Vec<AttachedBuffer>>,
+    /// True if a receive was cancelled by a call of this process.
+    pub(super) has_cancelled: Cell<bool>,
 }
 
 impl RequestTable {
@@ -32,6 +34,7 @@ impl RequestTable {
             }),
             until_reaped: Cell::new(0),
             attached: StateCell::new(Vec::new()),
+            has_cancelled: Cell::new(false),
         }
     }
 }

@@ -46,6 +46,7 @@ pub unsafe extern "C" fn MPI_Recv(
                 &mut received_status,
             )
         };
+        let rc = completion::code_of_completion(rt, rc, &received_status);
         if rc == SUCCESS {
             completion::count_received(rt, comm, &received_status);
             // SAFETY: MPI requires the program's argument to be valid.

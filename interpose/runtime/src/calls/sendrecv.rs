@@ -56,6 +56,7 @@ pub unsafe extern "C" fn MPI_Sendrecv(
                 &mut received_status,
             )
         };
+        let rc = completion::code_of_completion(rt, rc, &received_status);
         // A message that was too long has been received, and the other message has been sent.
         if rc == SUCCESS || received_status.source != understudy_mpi::real_types::ANY_SOURCE {
             requests::count_sent(rt, comm, (dest, sendtag));

@@ -88,6 +88,10 @@ pub unsafe fn complete_together(
         record_outcomes(rt, handles, reals, statuses)?;
         return Ok(ManyResult::OneByOne);
     }
+    let is_cancelled = |status| requests::is_cancelled_by_library(rt, status);
+    if statuses.iter().any(is_cancelled) {
+        recovery::check(rt, ERR_OTHER)?;
+    }
     if arch::is_recording() {
         let indices = handles.iter().map(|&handle| index(rt, handle));
         indices.zip(statuses).for_each(|(index, status)| {
