@@ -24,6 +24,7 @@ mod descriptor_table;
 mod descriptors;
 mod device_mappings;
 mod libfabric;
+mod namespace_search;
 mod progress;
 mod raw;
 mod real;

@@ -17,7 +17,7 @@
 //! ```
 #![allow(unsafe_code)]
 
-use crate::scope::dlopen;
+use crate::namespace_search::loaded_function;
 use crate::threads::libc_function;
 use crate::time::now;
 use core::ffi::{CStr, c_char, c_int, c_void};
@@ -62,8 +62,6 @@ type Function = unsafe extern "C" fn(*mut Object, usize, usize, usize, usize) ->
 type Replacement = (usize, Function);
 
 unsafe extern "C" {
-    fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
-    fn dlclose(handle: *mut c_void) -> c_int;
     fn malloc(size: usize) -> *mut c_void;
 }
 
@@ -246,30 +244,11 @@ static REAL_FABRIC: AtomicUsize = AtomicUsize::new(0);
 /// libfabric may be a part of the MPI library.
 pub static REAL: [(&AtomicUsize, &CStr); 1] = [(&REAL_FABRIC, FABRIC)];
 
-/// Returns the address of libfabric's fi_fabric(3), or zero.
-///
-/// A component of the MPI library may have loaded libfabric.
-fn real_fabric() -> usize {
-    const RTLD_LAZY: c_int = 1;
-    const RTLD_NOLOAD: c_int = 4;
-    if REAL_FABRIC.load(Relaxed) == 0 {
-        // SAFETY: dlopen(3) loads nothing, and the library's user keeps it open after dlclose(3).
-        unsafe {
-            let library = dlopen(c"libfabric.so.1".as_ptr(), RTLD_LAZY | RTLD_NOLOAD);
-            if !library.is_null() {
-                REAL_FABRIC.store(dlsym(library, FABRIC.as_ptr()) as usize, Relaxed);
-                dlclose(library);
-            }
-        }
-    }
-    REAL_FABRIC.load(Relaxed)
-}
-
 const FABRIC: &CStr = c"fi_fabric";
 
 /// fi_fabric(3): opens a fabric.
 ///
-/// Returns 0 or a negative error code, -FI_ENOSYS if libfabric is not `libfabric.so.1`.
+/// Returns 0 or a negative error code, -FI_ENOSYS if no library has the function.
 ///
 /// # Safety
 /// The requirements of fi_fabric(3) apply.
@@ -279,7 +258,7 @@ pub unsafe extern "C" fn fi_fabric(
     fabric: *mut *mut c_void,
     context: *mut c_void,
 ) -> c_int {
-    let real = real_fabric();
+    let real = loaded_function(&REAL_FABRIC, FABRIC, fi_fabric as *const c_void);
     if real == 0 {
         return -FI_ENOSYS;
     }
