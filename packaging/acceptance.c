@@ -2,10 +2,11 @@
  *
  *     acceptance ITERATIONS
  *
- * The workers exchange data by messages of several sizes, derived datatypes, receives that stay open
- * while checkpoints are taken, persistent requests, collectives and windows. Each worker writes checksums of its memory into the file worker-RANK, and worker 0
- * prints all checksums. Numbers are integers, so results do not depend on the order in which MPI
- * combines them, and a checksum depends on every byte that was ever received.
+ * The workers exchange data by messages of several sizes, derived datatypes, receives that stay
+ * open while checkpoints are taken, persistent requests, collectives and windows. Each worker
+ * writes checksums of its memory into the file worker-RANK, and worker 0 prints all checksums.
+ * Numbers are integers, so results do not depend on the order in which MPI combines them, and a
+ * checksum depends on every byte that was ever received.
  */
 #include <mpi.h>
 #include <stdint.h>

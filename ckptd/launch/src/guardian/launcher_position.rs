@@ -210,15 +210,16 @@ impl LauncherPosition {
         if let Some(line) = existing_manager(&path)? {
             return Ok(Some((Ok(line), None)));
         }
-        let start = || match replacement {
-            ManagerReplacement::Impossible => Err(Error::NoManager),
-            ManagerReplacement::OnlyNode => start_manager(&directory, &path, None, None),
-            ManagerReplacement::Node(succession) => succession.start(&directory, &path),
+        let succession = match replacement {
+            ManagerReplacement::Impossible => return Err(Error::NoManager),
+            ManagerReplacement::OnlyNode => None,
+            ManagerReplacement::Node(succession) => Some(succession),
         };
-        if !matches!(replacement, ManagerReplacement::Impossible) {
-            print_message(message::manager_replaced(host_name()));
-        }
-        let manager = start()?;
+        print_message(message::manager_replaced(host_name()));
+        let manager = match succession {
+            None => start_manager(&directory, &path, None, None),
+            Some(succession) => succession.start(&directory, &path),
+        }?;
         Ok(Some((
             Line::connect(&path, LineSocket::Manager),
             Some(manager),

@@ -35,9 +35,7 @@ impl GuardianProcess {
                 Some(succession) => ManagerReplacement::Node(succession),
             };
             let reconnected = match self.position.reconnect(replacement) {
-                Err(Error::NoManager) if self.is_last => {
-                    return Ok(Some(self.end_without_manager()));
-                }
+                Err(Error::NoManager) => return Ok(Some(self.end_without_manager())),
                 reconnected => reconnected?,
             };
             let Some((line, manager)) = reconnected else {
