@@ -3,12 +3,15 @@
  * in PERIOD is on its way during a collective, at which the state of the job may
  * be saved. Each message is checked, and rank 0 prints a digest of all messages.
  *
- *     traffic ROUNDS [BYTES of the largest message]
+ *     traffic ROUNDS [BYTES of the largest message [named]]
+ *
+ * Without `named`, every third receive accepts any source.
  */
 #include <mpi.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { PERIOD = 20 };
 
@@ -40,6 +43,7 @@ int main(int argc, char **argv)
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     long rounds = argc > 1 ? atol(argv[1]) : 1000;
     size_t most = (argc > 2 ? strtoul(argv[2], NULL, 10) : 1 << 20) / sizeof(uint64_t);
+    int is_named = argc > 3 && strcmp(argv[3], "named") == 0;
     uint64_t *out = malloc(most * sizeof *out), *in = malloc(most * sizeof *in), digest = 0;
     for (long round = 0; round < rounds; round++) {
         uint64_t seed = mix(round * 977 + 5);
@@ -52,8 +56,8 @@ int main(int argc, char **argv)
         int is_cut = round % PERIOD == PERIOD - 1;
         MPI_Request requests[2];
         if (!is_cut)
-            MPI_Irecv(in, count, MPI_UINT64_T, round % 3 ? from : MPI_ANY_SOURCE, tag,
-                      MPI_COMM_WORLD, &requests[0]);
+            MPI_Irecv(in, count, MPI_UINT64_T, is_named || round % 3 ? from : MPI_ANY_SOURCE,
+                      tag, MPI_COMM_WORLD, &requests[0]);
         if (round % 5 == 2)
             MPI_Issend(out, count, MPI_UINT64_T, to, tag, MPI_COMM_WORLD, &requests[1]);
         else
