@@ -246,6 +246,16 @@ fn one_daemon_for_a_socket_and_the_next_one_takes_over_when_it_is_killed() {
     assert_eq!(status(&mut next.client()), []);
 }
 
+/// A killed `understudy run` cannot remove the directory that it has made for the socket.
+#[test]
+fn the_daemon_of_one_job_leaves_no_directory_behind() {
+    let top = private_directory();
+    let made = top.path().join("made");
+    let daemon = command(&made).arg("--until-stdin-ends").output();
+    assert!(daemon.expect("run").status.success());
+    assert!(!made.exists());
+}
+
 #[test]
 fn hostile_and_slow_clients_block_no_other_client() {
     let daemon = Daemon::start();

@@ -35,6 +35,10 @@ pub(super) fn own_uid() -> u32 {
 pub(super) struct Socket {
     pub(super) listener: UnixListener,
     path: PathBuf,
+    /// True if nothing else uses the directory, which then is removed as well.
+    ///
+    /// `understudy run` has made such a directory, and cannot remove it if it was killed.
+    pub(super) has_own_directory: bool,
     _lock: OwnedFd,
 }
 
@@ -47,6 +51,12 @@ impl AsFd for Socket {
 impl Drop for Socket {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
+        if self.has_own_directory
+            && let Some(directory) = self.path.parent()
+        {
+            let _ = fs::remove_file(lock_path(&self.path));
+            let _ = fs::remove_dir(directory);
+        }
     }
 }
 
@@ -71,6 +81,7 @@ pub(super) fn take_socket(path: &Path) -> Result<Socket, StartError> {
     let socket = Socket {
         listener,
         path,
+        has_own_directory: false,
         _lock: lock,
     };
     fs::set_permissions(&socket.path, Permissions::from_mode(0o600))
@@ -94,10 +105,14 @@ fn private_directory(path: &Path) -> Result<(), StartError> {
     }
 }
 
-fn lock(socket: &Path) -> Result<OwnedFd, StartError> {
+fn lock_path(socket: &Path) -> PathBuf {
     let mut path = socket.as_os_str().to_owned();
     path.push(".lock");
-    let path = PathBuf::from(path);
+    path.into()
+}
+
+fn lock(socket: &Path) -> Result<OwnedFd, StartError> {
+    let path = lock_path(socket);
     let failed = |error: rustix::io::Errno| failed("lock", &path)(error.into());
     let flags = OFlags::CREATE | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = open(&path, flags, Mode::RUSR | Mode::WUSR).map_err(failed)?;

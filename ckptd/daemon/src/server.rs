@@ -39,6 +39,8 @@ pub struct Options {
     /// Limit of idle spares of all jobs together, for the start of new spares.
     pub most_spares: Option<u32>,
     /// True if the daemon exits at the end of standard input.
+    ///
+    /// The directory of the socket is then removed if it is empty.
     pub until_stdin_ends: bool,
 }
 
@@ -74,7 +76,8 @@ pub fn serve(options: &Options, ready: &mut dyn Write) -> Result<(), StartError>
         None => Vec::new(),
     };
     let path = options.socket.clone().unwrap_or_else(default_socket);
-    let socket = take_socket(&path)?;
+    let mut socket = take_socket(&path)?;
+    socket.has_own_directory = options.until_stdin_ends;
     let shutdown = shutdown_socket(options.until_stdin_ends).map_err(StartError::system(
         "cannot handle signals or standard input",
     ))?;
@@ -105,13 +108,6 @@ pub fn serve(options: &Options, ready: &mut dyn Write) -> Result<(), StartError>
     };
     server.run();
     drop(server);
-    if options.until_stdin_ends
-        && let Some(directory) = path.parent()
-    {
-        // `understudy run` has made the directory for this socket, and cannot remove it if it was
-        // killed.
-        let _ = std::fs::remove_dir(directory);
-    }
     log::info!("the daemon exits");
     Ok(())
 }

@@ -131,7 +131,8 @@ struct Serve {
     #[arg(long, value_name = "COUNT")]
     most_spares: Option<u32>,
 
-    /// Exit when standard input ends, and so with the process that started this one.
+    /// Exit when standard input ends, and so with the process that started this one. The directory
+    /// of the socket is then removed if it is empty.
     #[arg(long)]
     until_stdin_ends: bool,
 }
