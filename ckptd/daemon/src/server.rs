@@ -36,7 +36,7 @@ pub struct Options {
     pub token_file: Option<PathBuf>,
     /// Address for requests of metrics; on this node only.
     pub metrics: Option<SocketAddr>,
-    /// Limit of idle spares of all jobs together, for the start of new spares.
+    /// Number of idle spares of all jobs together from which on no new spares are started.
     pub most_spares: Option<u32>,
     /// True if the daemon exits at the end of standard input.
     ///
@@ -152,9 +152,9 @@ fn listener(address: Option<SocketAddr>) -> Result<Option<TcpListener>, StartErr
     Ok(Some(listener))
 }
 
-/// Returns a random number for the first token.
+/// Returns a random number before the token of the first lease.
 ///
-/// Tokens of an earlier daemon are thus invalid.
+/// The tokens of an earlier daemon's leases are thus invalid.
 fn random_first_token() -> u64 {
     let mut bytes = [0; 8];
     fill_random(&mut bytes);

@@ -20,7 +20,7 @@ const SLINGSHOT: &str = "class/cxi";
 ///
 /// The files are those of libibverbs, libcxi, and the libraries of Omni-Path.
 pub const DEVICE_FILES: [&str; 3] = ["infiniband/uverbs", "cxi", "hfi1_"];
-/// Name of the network without such a device, where networks are recorded.
+/// Recorded name of the network of a job that uses no such device.
 pub const TCP: &str = "TCP";
 
 /// Network device with remote direct memory access.
@@ -82,7 +82,7 @@ impl NetworkDevices {
         self
     }
 
-    /// True if no memory can be written by a device.
+    /// True if the list has no device.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

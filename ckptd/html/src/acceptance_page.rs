@@ -1,9 +1,9 @@
-//! The page of an acceptance.
+//! Page with the results of `understudy accept`, which tries understudy at a site.
 
 use crate::document::document;
 use maud::{Markup, html};
 
-/// Result of a row.
+/// Result of a check or of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RowVerdict {
     Right,
@@ -14,7 +14,7 @@ pub enum RowVerdict {
 }
 
 impl RowVerdict {
-    /// Returns the word of the report.
+    /// Returns the word that stands for the result on the page and on standard output.
     pub fn word(self) -> &'static str {
         match self {
             RowVerdict::Right => "ok",
@@ -25,7 +25,7 @@ impl RowVerdict {
     }
 }
 
-/// A part of the site, or a job, with its result.
+/// Check of the site's hardware or software, or a trial job, with its result.
 #[derive(Clone, Debug)]
 pub struct AcceptanceRow {
     pub name: String,
@@ -42,7 +42,7 @@ pub struct AcceptanceSection {
     pub rows: Vec<AcceptanceRow>,
 }
 
-/// Result of an acceptance.
+/// Results of one run of `understudy accept`.
 #[derive(Clone, Debug)]
 pub struct Acceptance {
     /// Date, versions and hosts.

@@ -71,9 +71,9 @@ impl LedgerObserver {
         self.ledger.note.words()
     }
 
-    /// Returns 1 + the last epoch after whose cut a thread has changed files.
+    /// Returns 1 + the last checkpoint after which a thread without the MPI lock has changed files.
     ///
-    /// Zero if no thread has changed files.
+    /// Zero if there was no such change. The undo log does not contain these changes.
     pub fn effects(&self) -> u64 {
         self.ledger.effects.load(SeqCst)
     }

@@ -132,7 +132,7 @@ mod tests {
         }
     }
 
-    /// With equal bytes, exactly the bytes before the mark are below it.
+    /// If the output is repeated without a change, exactly the bytes before the mark are below it.
     #[test]
     fn repeated_bytes_are_below() {
         let text = b"one\ntwo\n\nfour\n";

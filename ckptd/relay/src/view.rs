@@ -89,9 +89,9 @@ impl LedgerView {
         &self.ledger.note
     }
 
-    /// Returns the cell that records changes of files by threads.
+    /// Returns the cell that records changes of files by threads without the MPI lock.
     ///
-    /// The value is 1 + the last epoch after whose cut threads have changed files.
+    /// The value is 1 + the last checkpoint after which such a thread has changed files.
     pub fn effects(&self) -> &AtomicU64 {
         &self.ledger.effects
     }

@@ -72,6 +72,8 @@ pub fn unknown(names: impl Iterator<Item = String>) -> Vec<Unknown> {
 }
 
 /// Returns the part after the prefix, which may be misspelt or in lower case.
+///
+/// `None` for names without such a prefix, and for the prefix alone.
 fn name_after_prefix(name: &str) -> Option<String> {
     let name = name.to_uppercase();
     let product = PREFIX.trim_end_matches('_');
@@ -86,7 +88,7 @@ fn name_after_prefix(name: &str) -> Option<String> {
         .then(|| name_after_prefix.to_owned())
 }
 
-/// Returns the setting whose name resembles a name most.
+/// Returns the setting with the most similar name, if it is similar enough to be meant.
 pub(crate) fn nearest(name_after_prefix: &str) -> Option<&'static str> {
     let similarity = |known: &str| strsim::jaro(name_after_prefix, &known[PREFIX.len()..]);
     let known = SETTINGS

@@ -9,11 +9,11 @@ use core::sync::atomic::{AtomicU32, AtomicUsize};
 /// Counters and identifiers, written by the preload library.
 #[derive(Debug)]
 pub struct KernelUse {
-    /// Calls that set attributes of mappings: madvise(2), mlock(2).
+    /// Calls that set attributes of mappings: mlock(2), and madvise(2) except as below.
     pub advice: AtomicU32,
-    /// Calls that concern huge pages.
+    /// Calls of madvise(2) with `MADV_HUGEPAGE` or `MADV_NOHUGEPAGE`.
     pub huge_pages: AtomicU32,
-    /// Calls that install guard pages.
+    /// Calls of madvise(2) with `MADV_GUARD_INSTALL`.
     pub guards: AtomicU32,
     /// Calls that set NUMA policies of ranges: mbind(2).
     pub policies: AtomicU32,

@@ -1,7 +1,7 @@
 //! Preload library: the library in LD_PRELOAD, which stands in for libmpi in the program.
 //!
-//! The code uses no std and no heap, starts no lasting thread, and has at most the MPI lock while
-//! it calls functions outside of this library. Its constructor is the first constructor of the
+//! The code uses no std and no heap, and starts no lasting thread. While it calls functions outside
+//! of this library, it holds no lock but the MPI lock. Its constructor is the first one of the
 //! process. An MPI program that no launcher has started is executed again without the library. The
 //! library protects no other process than a rank; a child of a rank reports effects on files.
 //!
@@ -17,7 +17,7 @@
 //! - `profiler` keeps libraries that wrap MPI's procedures in front of this one; `fortran` adds
 //!   understudy's library with Fortran procedures;
 //! - `shared_mappings` counts mappings that other processes may share;
-//! - `exec` makes a program that the rank's process executes continue as the rank;
+//! - `exec` handles exec(3): the process remains the rank, with the new program;
 //! - `fatal_signals` handles signals that terminate the program; `at_exit` and
 //!   `immediate_exit` handle its exit;
 //! - `forked_children` closes descriptors of the MPI side in children that the program forks;
@@ -26,7 +26,8 @@
 //!   entry of calls that take the lock;
 //! - `effect_reports` reports effects to the runtime: `files` reports changes of files and names,
 //!   `overwrites` reports overwritten parts of files;
-//! - `relay` starts the process that writes standard output exactly once.
+//! - `relay` starts the process that forwards the rank's standard output and error, each byte
+//!   exactly once.
 #![no_std]
 
 mod at_exit;

@@ -45,7 +45,7 @@ use understudy_wire::line::{ToManager, ToProcess};
 pub struct SpareActions {
     /// Periodic action; returns the time until its next call, if any.
     pub idle: fn() -> Option<Duration>,
-    /// Exits the process if the job has ended and has never needed this process.
+    /// Exits this process; called at the end of a job that has never needed the process.
     pub leave: fn() -> !,
 }
 
@@ -336,10 +336,11 @@ fn enter(rt: &Runtime, begin: InstanceIdentity) -> Option<c_int> {
         let found = world.size().unwrap_or_default();
         let expected = begin.place.0;
         system_calls::print_message(message::mpi_world_differs(library, found, expected));
-        // Libraries of these ABIs fail if the manager fails during this call: PMI-1 takes size and
-        // rank from the environment, and a closed socket is an error of PMI_Init and of all later
-        // calls (MPICH 5.0.2 with both ABIs; Intel MPI 2021.18 crashes). A success therefore means
-        // that the library uses another process manager, so every start would have this result.
+        // Libraries of foreign ABIs use PMI-1, which takes size and rank from the environment. If
+        // the manager fails during this call, its closed socket is an error of PMI_Init and of all
+        // later calls (MPICH 5.0.2 with both ABIs; Intel MPI 2021.18 crashes). A success therefore
+        // means that the library uses another process manager, so every start would have this
+        // result.
         if understudy_mpi::abi::foreign_abi().is_some() {
             abort(exit_status::REFUSED);
         }
@@ -375,8 +376,8 @@ pub fn report_failed(rt: &Runtime) {
 
 /// Waits until the node manager terminates this process.
 ///
-/// The manager then restarts the whole job; if other processes have already run the program, it
-/// restarts this process alone.
+/// If no other process has continued after `MPI_Init`, the manager then restarts the whole job;
+/// otherwise the manager replaces this process alone.
 pub fn await_restart(rt: &Runtime) -> ! {
     let mut reported = None;
     loop {

@@ -29,7 +29,7 @@ pub struct Rules {
     pub jobs: usize,
     /// Limit of needs in one request.
     pub needs: usize,
-    /// Limit of idle spares of all jobs together, for the start of new spares.
+    /// Number of idle spares of all jobs together from which on no new spares are started.
     pub spares: u32,
 }
 

@@ -1,7 +1,8 @@
-//! Detection of processes that stand still, and of jobs in which nothing moves.
+//! Detection of inactive processes, and of jobs that hang.
 //!
-//! A guardian samples each of its processes and judges it alone ([`ProcessWatch`]). The leader
-//! receives the states of inactive processes and judges the job ([`JobWatch`]).
+//! A guardian samples its processes, and decides for each process whether that process is inactive
+//! ([`ProcessWatch`]). The leader receives the states of all inactive processes, and decides whether
+//! the job hangs ([`JobWatch`]).
 
 mod job_watch;
 mod process_watch;

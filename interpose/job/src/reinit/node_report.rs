@@ -1,4 +1,4 @@
-//! Report that one process makes for all processes of a job on a node.
+//! Report of the libraries that `MPI_Init` opens, made once for all processes of a job on a node.
 //!
 //! The first process locks a file in the job's directory and writes the report; all others wait for
 //! the lock and read the report. Processes whose environments differ have files of their own, since

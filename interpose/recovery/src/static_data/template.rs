@@ -69,7 +69,7 @@ impl Template {
         self.send_request(Request::Trial, plan)
     }
 
-    /// Requests these pages, one after the other.
+    /// Requests a replay whose result is the contents of these pages, in this order.
     pub fn request_pages(
         &self,
         plan: &ReplayPlan,
@@ -127,7 +127,10 @@ impl Drop for ReplayRequest {
 }
 
 impl ReplayRequest {
-    /// Returns true once the request is completed, or the reason of its failure.
+    /// Waits for the answer, at most for `limit`; returns true if the request is completed.
+    ///
+    /// # Errors
+    /// Fails with the reason if the replay has failed or the template process has ended.
     fn is_done(&self, template: &Template, limit: Duration) -> Result<bool, String> {
         loop {
             let received = template

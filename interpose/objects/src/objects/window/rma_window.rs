@@ -78,9 +78,9 @@ impl Window {
 
     /// Returns the address of a displacement in a member's part.
     ///
-    /// The data begin `first` bytes after that address, and span `bytes` bytes. `None` unless this
-    /// process has mapped that part, the part contains the data, and an epoch is open in which this
-    /// process may load and store them.
+    /// The data begin `first` bytes after that address, and span `bytes` bytes. `None` unless the
+    /// member is on this process's node, the part contains the data, and an epoch is open in which
+    /// this process may load and store them.
     pub fn open_memory(
         &self,
         rt: &Runtime,
