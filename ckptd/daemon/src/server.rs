@@ -34,7 +34,7 @@ pub struct Options {
     pub listen: Option<SocketAddr>,
     /// The file of tokens.
     pub token_file: Option<PathBuf>,
-    /// Address for requests of metrics; on this node only.
+    /// Loopback address for requests of metrics.
     pub metrics: Option<SocketAddr>,
     /// Number of idle spares of all jobs together from which on no new spares are started.
     pub most_spares: Option<u32>,
@@ -49,7 +49,7 @@ impl Options {
         let refuse = |why: &str| Err(StartError::Options(why.into()));
         match self.metrics {
             Some(address) if !address.ip().is_loopback() => {
-                return refuse("--metrics needs an address of this node, such as 127.0.0.1:9477");
+                return refuse("--metrics needs a loopback address, such as 127.0.0.1:9477");
             }
             _ => {}
         }
@@ -58,7 +58,7 @@ impl Options {
                 "--listen needs a --token-file: otherwise any process that reaches the port could \
                  join",
             ),
-            (None, Some(_)) => refuse("--token-file is for --listen"),
+            (None, Some(_)) => refuse("--token-file is used only with --listen: give both or neither"),
             _ => Ok(()),
         }
     }
