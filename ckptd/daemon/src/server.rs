@@ -58,7 +58,9 @@ impl Options {
                 "--listen needs a --token-file: otherwise any process that reaches the port could \
                  join",
             ),
-            (None, Some(_)) => refuse("--token-file is used only with --listen: give both or neither"),
+            (None, Some(_)) => {
+                refuse("--token-file is used only with --listen: give both or neither")
+            }
             _ => Ok(()),
         }
     }
@@ -101,7 +103,7 @@ pub fn serve(options: &Options, ready: &mut dyn Write) -> Result<(), StartError>
             .transpose()?,
         shutdown: register(&poller, shutdown)?,
         poller,
-        service: Service::new(rules_for(options), random_first_token(), tokens),
+        service: Service::new(rules_for(options), random_first_lease_token(), tokens),
         sweeper: Sweeper::start(),
         connections: Vec::new(),
         start: Instant::now(),
@@ -155,7 +157,7 @@ fn listener(address: Option<SocketAddr>) -> Result<Option<TcpListener>, StartErr
 /// Returns a random number before the token of the first lease.
 ///
 /// The tokens of an earlier daemon's leases are thus invalid.
-fn random_first_token() -> u64 {
+fn random_first_lease_token() -> u64 {
     let mut bytes = [0; 8];
     fill_random(&mut bytes);
     u64::from_le_bytes(bytes)

@@ -52,8 +52,9 @@ pub struct SpareActions {
 /// Identity of this process in an MPI instance.
 pub struct InstanceIdentity {
     generation: Generation,
-    /// Number of ranks, and the rank of this process.
-    place: (u32, Rank),
+    /// Number of ranks.
+    size: u32,
+    rank: Rank,
     is_first: bool,
     spares: u32,
     /// Time of the failure, as in [`ToProcess::Begin`].
@@ -207,20 +208,21 @@ fn identity_from(received: Option<(ToProcess, Vec<OwnedFd>)>) -> Option<Instance
         failed_at,
         variables,
         descriptor,
-        adopts_from: adopted_from,
+        adopts_from,
     } = message
     else {
         return None;
     };
     Some(InstanceIdentity {
         generation,
-        place: (size, rank),
+        size,
+        rank,
         is_first,
         spares,
         failed_at,
         variables,
         descriptor: descriptor.zip(descriptors.pop()),
-        store_from: adopted_from,
+        store_from: adopts_from,
     })
 }
 
@@ -328,14 +330,13 @@ fn enter(rt: &Runtime, begin: InstanceIdentity) -> Option<c_int> {
     let world = RealComm::world();
     // If the PMIx server cannot be reached, Open MPI assumes that the process is the only one of
     // its job, and succeeds. The size and the rank are therefore compared.
-    if rc == SUCCESS && (world.size(), world.rank()) == (Ok(begin.place.0), Ok(begin.place.1)) {
+    if rc == SUCCESS && (world.size(), world.rank()) == (Ok(begin.size), Ok(begin.rank)) {
         return Some(provided);
     }
     if rc == SUCCESS && begin.generation == Generation(0) {
         let library = library::version().0.lines().next().unwrap_or_default();
         let found = world.size().unwrap_or_default();
-        let expected = begin.place.0;
-        system_calls::print_message(message::mpi_world_differs(library, found, expected));
+        system_calls::print_message(message::mpi_world_differs(library, found, begin.size));
         // Libraries of foreign ABIs use PMI-1, which takes size and rank from the environment. If
         // the manager fails during this call, its closed socket is an error of PMI_Init and of all
         // later calls (MPICH 5.0.2 with both ABIs; Intel MPI 2021.18 crashes). A success therefore

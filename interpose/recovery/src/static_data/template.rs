@@ -131,7 +131,7 @@ impl ReplayRequest {
     ///
     /// # Errors
     /// Fails with the reason if the replay has failed or the template process has ended.
-    fn is_done(&self, template: &Template, limit: Duration) -> Result<bool, String> {
+    fn wait_for_answer(&self, template: &Template, limit: Duration) -> Result<bool, String> {
         loop {
             let received = template
                 .0
@@ -152,7 +152,7 @@ impl ReplayRequest {
 
     /// Returns the result of trial replays once they are completed.
     pub fn trial_result(&mut self, template: &Template) -> Option<Result<TrialResult, String>> {
-        match self.is_done(template, Duration::ZERO) {
+        match self.wait_for_answer(template, Duration::ZERO) {
             Ok(false) => None,
             Ok(true) => Some(read(&mut self.result).map_err(|error| error.to_string())),
             Err(why) => Some(Err(why)),
@@ -162,7 +162,7 @@ impl ReplayRequest {
     /// Waits for the pages of a replay; returns the file with them.
     pub fn wait_for_pages(self, template: &Template, plan: &ReplayPlan) -> Result<File, String> {
         let (began, limit) = (Instant::now(), timeout(plan) + MARGIN);
-        while !self.is_done(template, POLL_INTERVAL)? {
+        while !self.wait_for_answer(template, POLL_INTERVAL)? {
             if began.elapsed() > limit {
                 return Err("the process for replays does not answer".into());
             }

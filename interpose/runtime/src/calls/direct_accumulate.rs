@@ -240,7 +240,8 @@ fn reach(
     }
     let elements = Elements::of_datatype(rt, target.datatype)?;
     let (first, bytes) = elements::data_span(rt, target.count, target.datatype)?;
-    let at = window::get(rt, win)?.open_memory(rt, target.rank, target.disp, first, bytes)?;
+    let at =
+        window::get(rt, win)?.accessible_address(rt, target.rank, target.disp, first, bytes)?;
     if let Some(size) = elements.size_of_dense(target.datatype) {
         window::recent_access::cache_part(rt, win, target.rank, target.datatype, size as u64);
     }

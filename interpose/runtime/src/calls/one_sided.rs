@@ -125,7 +125,7 @@ fn mapped_target(
     if origin != target && bytes_of(rt, target.0, target.1)? != bytes {
         return None;
     }
-    let at = window.open_memory(rt, rank, disp, 0, bytes)?;
+    let at = window.accessible_address(rt, rank, disp, 0, bytes)?;
     drop(window);
     if origin == target && origin.0 > 0 {
         window::recent_access::cache_part(rt, win, rank, origin.1, bytes / origin.0 as u64);

@@ -81,7 +81,7 @@ impl Window {
     /// The data begin `first` bytes after that address, and span `bytes` bytes. `None` unless the
     /// member is on this process's node, the part contains the data, and an epoch is open in which
     /// this process may load and store them.
-    pub fn open_memory(
+    pub fn accessible_address(
         &self,
         rt: &Runtime,
         rank: c_int,
