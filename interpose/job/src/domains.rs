@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::{process_info, user};
+use std::collections::HashMap;
 use std::path::Path;
 use understudy_catalogue::message;
 use understudy_mpi as mpi;
@@ -55,12 +56,11 @@ impl ProcessLocations {
 
     /// Returns the number of processes on the node with the most processes.
     pub fn most_per_node(&self) -> u32 {
-        let on = |node: u64| self.all.iter().filter(|place| place.node == node).count() as u32;
-        self.all
-            .iter()
-            .map(|place| on(place.node))
-            .max()
-            .unwrap_or(1)
+        let mut counts: HashMap<u64, u32> = HashMap::new();
+        for place in &self.all {
+            *counts.entry(place.node).or_default() += 1;
+        }
+        counts.into_values().max().unwrap_or(1)
     }
 
     /// True if there is more than one node.
@@ -76,13 +76,10 @@ impl ProcessLocations {
 
     /// Returns the domains of the first `count` ranks, numbered in order of appearance.
     pub fn domains(&self, count: u32) -> Vec<u32> {
-        let mut known: Vec<u64> = Vec::new();
+        let mut numbers: HashMap<u64, u32> = HashMap::new();
         let mut number = |domain: u64| {
-            let at = known.iter().position(|&other| other == domain);
-            at.unwrap_or_else(|| {
-                known.push(domain);
-                known.len() - 1
-            }) as u32
+            let next = numbers.len() as u32;
+            *numbers.entry(domain).or_insert(next)
         };
         self.all
             .iter()
@@ -173,5 +170,15 @@ mod tests {
         assert_eq!(places.most_per_node(), 3);
         assert!(places.has_several_nodes());
         assert_eq!(places.without_domain(), None);
+    }
+
+    /// A search through all nodes for each process would take minutes.
+    #[test]
+    fn a_job_of_many_nodes_needs_one_pass() {
+        const NODES: u32 = 400_000;
+        let all: Vec<(u64, u64)> = (0..u64::from(NODES)).map(|node| (node, node)).collect();
+        let places = places(&all);
+        assert_eq!(places.most_per_node(), 1);
+        assert!(places.domains(NODES).into_iter().eq(0..NODES));
     }
 }
