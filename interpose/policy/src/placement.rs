@@ -49,9 +49,10 @@ impl Buddies {
             let next = (1..workers)
                 .map(|distance| (worker + distance) % workers)
                 .find(|&other| apart(worker, buddy[other]) && apart(other, buddy[worker]));
-            if let Some(other) = next {
-                buddy.swap(worker, other);
-            }
+            // Without a partner here, no other worker has one: every pair of a worker and its buddy
+            // touches this domain.
+            let Some(other) = next else { break };
+            buddy.swap(worker, other);
         }
         Buddies::new(buddy)
     }
@@ -92,6 +93,9 @@ impl Buddies {
             is_better = false;
             for worker in 0..workers {
                 let own = cost(worker, buddy[worker]);
+                if own == 0 {
+                    continue;
+                }
                 let gain = |&other: &usize| {
                     let before = own + cost(other, buddy[other]);
                     before > cost(worker, buddy[other]) + cost(other, buddy[worker])
@@ -99,7 +103,7 @@ impl Buddies {
                 let next = (1..workers)
                     .map(|distance| (worker + distance) % workers)
                     .find(gain);
-                if let Some(other) = next.filter(|_| own > 0) {
+                if let Some(other) = next {
                     buddy.swap(worker, other);
                     is_better = true;
                 }
@@ -206,6 +210,20 @@ mod tests {
             all.sort_unstable();
             assert_eq!(all, [0, 1, 2], "worker {worker}");
         }
+    }
+
+    /// A search for a partner of each worker would take minutes.
+    #[test]
+    fn placements_that_need_no_exchange_or_allow_none_need_one_pass() {
+        const WORKERS: u32 = 500_000;
+        const PER_NODE: u32 = 64;
+        let nodes: Vec<u32> = (0..WORKERS).map(|worker| worker / PER_NODE).collect();
+        let first = Buddies::place(&nodes, PER_NODE);
+        assert_eq!(first, Buddies::rotation(WORKERS, PER_NODE));
+        let second = Buddies::place_second(&nodes, PER_NODE, &first);
+        assert_eq!(second, Buddies::rotation(WORKERS, 2 * PER_NODE));
+        let one = Buddies::place(&vec![0; WORKERS as usize], PER_NODE);
+        assert_eq!(one, Buddies::rotation(WORKERS, PER_NODE));
     }
 
     #[test]
