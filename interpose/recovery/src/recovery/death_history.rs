@@ -17,6 +17,7 @@
 //!
 //! A worker that exits without MPI_Finalize ends the job at once.
 
+use std::collections::HashSet;
 use std::ffi::c_int;
 use std::fmt::Write;
 use understudy_catalogue::message;
@@ -107,11 +108,13 @@ impl DeathHistory {
         living: &[ProcessNumber],
     ) -> Vec<ProcessNumber> {
         self.earlier.clear();
+        let mut seen = HashSet::new();
         for death in views.iter().flat_map(|view| &view.earlier) {
-            if !self.contains(death.process) {
+            if seen.insert(death.process) {
                 self.earlier.push(death.clone());
             }
         }
+        let living: HashSet<ProcessNumber> = living.iter().copied().collect();
         let last = |at: usize| {
             let processes = views.iter().map(|view| view.processes[at]);
             let dead = processes.filter(|process| !living.contains(process));

@@ -162,3 +162,18 @@ fn all_judge_the_same_deaths_after_an_attempt_that_has_succeeded_for_some() {
         }
     }
 }
+
+/// A search through all living processes for each view would take minutes.
+#[test]
+fn the_views_of_many_processes_need_one_pass() {
+    const PROCESSES: u32 = 200_000;
+    let dead = ProcessNumber(PROCESSES);
+    let view = || DeathView {
+        earlier: Vec::new(),
+        processes: vec![dead],
+    };
+    let views: Vec<DeathView> = (0..PROCESSES).map(|_| view()).collect();
+    let living: Vec<ProcessNumber> = (0..PROCESSES).map(ProcessNumber).collect();
+    let mut history = DeathHistory::default();
+    assert_eq!(history.agree(&views, &living), [dead]);
+}

@@ -7,6 +7,7 @@
 
 use crate::Runtime;
 use crate::{system_calls, world};
+use std::collections::HashSet;
 use understudy_catalogue::message;
 use understudy_numbers::{ProcessNumber, Worker};
 use understudy_policy::recovery_plan::{Plan, ProcessReport};
@@ -34,9 +35,11 @@ fn workers_on_silent_nodes(
     living: &[ProcessNumber],
     nodes: &[u64],
 ) -> Vec<Worker> {
-    let node = |process: ProcessNumber| nodes.get(process.index());
-    let is_alone = |rank: ProcessNumber| !living.iter().any(|&other| node(other) == node(rank));
-    let alone = dead.iter().filter(|(_, rank)| is_alone(*rank));
+    let node = |process: &ProcessNumber| nodes.get(process.index());
+    let with_survivors: HashSet<Option<&u64>> = living.iter().map(node).collect();
+    let alone = dead
+        .iter()
+        .filter(|(_, process)| !with_survivors.contains(&node(process)));
     alone.map(|(worker, _)| *worker).collect()
 }
 
