@@ -406,7 +406,8 @@ impl JobLeader {
         let node_of_rank: Vec<u32> = ranks.iter().map(node_of).collect();
         // A rank of a node that was lost meanwhile gets the index of another host. The death of
         // the rank is detected afterwards.
-        let host_index = |node: u32| self.hosts.range(..node).count() as u32;
+        let nodes: Vec<u32> = self.hosts.keys().copied().collect();
+        let host_index = |node: u32| nodes.partition_point(|&other| other < node) as u32;
         let host_indices = node_of_rank.iter().map(|&node| host_index(node));
         let beginning = Beginning {
             job: job_name(&self.hosts[&OWN_NODE]),

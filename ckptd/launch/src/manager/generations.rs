@@ -8,6 +8,7 @@ use super::servers::Servers;
 use crate::Error;
 use crate::messages::{Beginning, FenceId, Report, SpawnedNamespace};
 use crate::spawn_thread::spawn_thread;
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fs::DirBuilder;
 use std::os::fd::OwnedFd;
@@ -202,8 +203,9 @@ impl NodeState {
             .iter()
             .map(|&(process, host)| (process, host as usize))
             .unzip();
-        self.stores.retain(|number, _| numbers.contains(number));
-        self.release_state(|number| !numbers.contains(number));
+        let chosen: HashSet<ProcessNumber> = numbers.iter().copied().collect();
+        self.stores.retain(|number, _| chosen.contains(number));
+        self.release_state(|number| !chosen.contains(number));
         let here = hosts
             .iter()
             .position(|host| *host == self.host)
