@@ -62,17 +62,16 @@ impl Namespace {
     /// # Errors
     /// [`Error::NotHere`].
     pub fn local_rank(&self, rank: Rank) -> Result<usize, Error> {
-        self.ranks_here()
-            .position(|other| other == rank)
-            .ok_or_else(|| Error::NotHere {
-                generation: self.name.to_string(),
-                rank: rank.0,
-            })
+        let found = self.placement.ranks_on(self.here).binary_search(&rank);
+        found.map_err(|_| Error::NotHere {
+            generation: self.name.to_string(),
+            rank: rank.0,
+        })
     }
 
     /// Returns the ranks of this node.
-    pub fn ranks_here(&self) -> impl Iterator<Item = Rank> + '_ {
-        self.placement.ranks_on(self.here)
+    pub fn ranks_here(&self) -> impl ExactSizeIterator<Item = Rank> + '_ {
+        self.placement.ranks_on(self.here).iter().copied()
     }
 }
 

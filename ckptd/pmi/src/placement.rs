@@ -10,6 +10,8 @@ pub struct Placement {
     hosts: Vec<String>,
     /// Index in `hosts` of each rank's host.
     host_of_rank: Vec<usize>,
+    /// Ranks of each host, in ascending order.
+    ranks_of_host: Vec<Vec<Rank>>,
 }
 
 impl Placement {
@@ -25,12 +27,18 @@ impl Placement {
         for host in &hosts {
             check_name("host", host, Placement::MAX_HOST_NAME_BYTES, is_good)?;
         }
-        if host_of_rank.is_empty() || host_of_rank.iter().any(|&host| host >= hosts.len()) {
+        if host_of_rank.is_empty() {
             return Err(Error::BadPlacement);
+        }
+        let mut ranks_of_host = vec![Vec::new(); hosts.len()];
+        for (rank, &host) in (0..).map(Rank).zip(&host_of_rank) {
+            let ranks: &mut Vec<Rank> = ranks_of_host.get_mut(host).ok_or(Error::BadPlacement)?;
+            ranks.push(rank);
         }
         Ok(Placement {
             hosts,
             host_of_rank,
+            ranks_of_host,
         })
     }
 
@@ -55,16 +63,14 @@ impl Placement {
         (0..).map(Rank).zip(self.host_of_rank.iter().copied())
     }
 
-    /// Returns the ranks of a host, in order.
-    pub fn ranks_on(&self, host: usize) -> impl Iterator<Item = Rank> + '_ {
-        self.ranks()
-            .filter(move |&(_, its_host)| its_host == host)
-            .map(|(rank, _)| rank)
+    /// Returns the ranks of a host, in ascending order.
+    pub fn ranks_on(&self, host: usize) -> &[Rank] {
+        self.ranks_of_host.get(host).map_or(&[], Vec::as_slice)
     }
 
     /// Returns the hosts that have ranks.
     fn used(&self) -> impl Iterator<Item = usize> + '_ {
-        (0..self.hosts.len()).filter(|&host| self.host_of_rank.contains(&host))
+        (0..self.hosts.len()).filter(|&host| !self.ranks_on(host).is_empty())
     }
 
     pub fn used_hosts(&self) -> usize {
@@ -81,7 +87,7 @@ impl Placement {
     pub fn process_map(&self) -> String {
         let lists: Vec<String> = self
             .used()
-            .map(|host| comma_separated(self.ranks_on(host)))
+            .map(|host| comma_separated(self.ranks_on(host).iter().copied()))
             .collect();
         format!("raw:{}", lists.join(";"))
     }
@@ -119,6 +125,7 @@ pub fn comma_separated(ranks: impl Iterator<Item = Rank>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Namespace;
 
     fn placement(host_of_rank: &[usize]) -> Placement {
         let hosts = (0..3).map(|host| format!("n{host}")).collect();
@@ -159,6 +166,25 @@ mod tests {
                 (nodes.to_owned(), processes.to_owned(), mapping.to_owned())
             );
         }
+    }
+
+    /// A search through all ranks for each host or rank would take minutes.
+    #[test]
+    fn a_placement_on_many_hosts_needs_one_pass() {
+        const HOSTS: usize = 200_000;
+        let hosts = (0..HOSTS).map(|host| format!("n{host}")).collect();
+        let placement = Placement::new(hosts, (0..HOSTS).collect()).unwrap();
+        assert_eq!(placement.used_hosts(), HOSTS);
+        let separators = placement.process_map().matches(';').count();
+        assert_eq!(separators, HOSTS - 1);
+        let namespace = Namespace::here("job", 0, "n", HOSTS as u32).unwrap();
+        let last = Rank(HOSTS as u32 - 1);
+        assert!(
+            namespace
+                .ranks_here()
+                .all(|rank| namespace.local_rank(rank).is_ok())
+        );
+        assert_eq!(namespace.local_rank(last).unwrap(), HOSTS - 1);
     }
 
     #[test]
