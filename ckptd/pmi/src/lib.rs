@@ -40,7 +40,8 @@ pub use local_world::LocalWorld;
 pub use mpi_library::{MpiKind, MpiLibrary};
 pub use namespace::{Namespace, Preput, Spawned};
 pub use peers::{
-    Answer, AnswerCancellation, Fence, Members, ModexRequest, NoPeers, Peers, Purpose, Spawn,
+    Answer, AnswerCancellation, Fence, MemberRanks, Members, ModexRequest, NoPeers, Peers, Purpose,
+    Spawn,
 };
 pub use placement::Placement;
 #[cfg(any(test, fuzzing))]

@@ -59,8 +59,17 @@ fn resolve(slot: &Mutex<Option<ReplyHandler>>, reply: Reply) {
     }
 }
 
-/// Processes by namespace; each namespace occurs once, and all lists are sorted.
-pub type Members = Vec<(GenerationName, Vec<Rank>)>;
+/// Processes of one namespace.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Encode, Decode)]
+pub enum MemberRanks {
+    /// All processes, however many there are.
+    All,
+    /// Some of the processes, in ascending order.
+    Listed(Vec<Rank>),
+}
+
+/// Processes by namespace, sorted; each namespace occurs once.
+pub type Members = Vec<(GenerationName, MemberRanks)>;
 
 /// Purpose of a fence.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Encode, Decode)]

@@ -3,11 +3,12 @@
 use crate::messages::{FenceId, ServerOrder, SpawnedNamespace};
 use std::collections::{BTreeMap, BTreeSet};
 use understudy_numbers::Rank;
-use understudy_pmi::GenerationName;
+use understudy_pmi::{GenerationName, MemberRanks, Members};
 
 /// A fence that some nodes have not entered yet.
-#[derive(Default)]
 struct OpenFence {
+    /// Nodes of the members that have not entered the fence.
+    awaited: BTreeSet<u32>,
     /// Nodes that have entered the fence, with their identifiers of the request.
     entered: BTreeMap<u32, u64>,
     bytes: Vec<u8>,
@@ -171,30 +172,47 @@ impl Exchange {
         fence: FenceId,
         bytes: Vec<u8>,
     ) -> Vec<(u32, ServerOrder)> {
-        let node_of = |name: &GenerationName, rank: &Rank| {
-            self.rank_nodes.get(name)?.get(rank.index()).copied()
+        // The nodes are looked up for the first report of a fence only.
+        let mut open = match self.fences.remove(&fence) {
+            Some(open) => open,
+            None => match self.nodes_of(&fence.members) {
+                Some(awaited) => OpenFence {
+                    awaited,
+                    entered: BTreeMap::new(),
+                    bytes: Vec::new(),
+                },
+                None => return vec![answer(RequestOrigin { node, id }, None)],
+            },
         };
-        let members = fence.members.iter();
-        let nodes: Option<BTreeSet<u32>> = members
-            .flat_map(|(name, ranks)| ranks.iter().map(move |rank| node_of(name, rank)))
-            .collect();
-        let Some(nodes) = nodes else {
-            return vec![answer(RequestOrigin { node, id }, None)];
-        };
-        let fence_state = self.fences.entry(fence.clone()).or_default();
-        fence_state.entered.insert(node, id);
-        fence_state.bytes.extend(bytes);
-        if !nodes
-            .iter()
-            .all(|node| fence_state.entered.contains_key(node))
-        {
+        open.awaited.remove(&node);
+        open.entered.insert(node, id);
+        open.bytes.extend(bytes);
+        if !open.awaited.is_empty() {
+            self.fences.insert(fence, open);
             return Vec::new();
         }
-        let OpenFence { entered, bytes } = self.fences.remove(&fence).unwrap_or_default();
+        let OpenFence { entered, bytes, .. } = open;
         entered
             .into_iter()
             .map(|(node, id)| answer(RequestOrigin { node, id }, Some(bytes.clone())))
             .collect()
+    }
+
+    /// Returns the nodes of these processes; `None` if one of the processes does not exist.
+    fn nodes_of(&self, members: &Members) -> Option<BTreeSet<u32>> {
+        let mut all = BTreeSet::new();
+        for (name, ranks) in members {
+            let nodes = self.rank_nodes.get(name)?;
+            match ranks {
+                MemberRanks::All => all.extend(nodes),
+                MemberRanks::Listed(ranks) => {
+                    for rank in ranks {
+                        all.insert(*nodes.get(rank.index())?);
+                    }
+                }
+            }
+        }
+        Some(all)
     }
 
     /// Requests the data that a rank of another node has put.
@@ -275,7 +293,7 @@ mod tests {
     fn fence(members: &[(&GenerationName, &[u32])]) -> FenceId {
         let members = members
             .iter()
-            .map(|&(name, numbers)| (name.clone(), ranks(numbers)));
+            .map(|&(name, numbers)| (name.clone(), MemberRanks::Listed(ranks(numbers))));
         FenceId {
             purpose: Purpose::Exchange,
             members: members.collect(),
@@ -318,6 +336,27 @@ mod tests {
         assert_eq!(late, [expected_answer(1, 11, None)]);
         let unknown = exchange.fence(1, 12, fence(&[(&now, &[4])]), vec![1]);
         assert_eq!(unknown, [expected_answer(1, 12, None)]);
+    }
+
+    /// The ranks are neither listed nor looked up in each report.
+    #[test]
+    fn a_fence_of_all_ranks_grows_with_the_nodes_only() {
+        const RANKS: u32 = 100_000;
+        const NODES: u32 = 10_000;
+        let now = name(3);
+        let nodes: Vec<u32> = (0..RANKS).map(|rank| rank / (RANKS / NODES)).collect();
+        let mut exchange = begun(3, &nodes);
+        let all = FenceId {
+            members: vec![(now, MemberRanks::All)],
+            ..fence(&[])
+        };
+        let encoded = bincode::encode_to_vec(&all, bincode::config::standard());
+        assert!(encoded.is_ok_and(|bytes| bytes.len() < 20));
+        for node in 1..NODES {
+            assert_eq!(exchange.fence(node, 1, all.clone(), Vec::new()), []);
+        }
+        let answers = exchange.fence(0, 1, all, Vec::new());
+        assert_eq!(answers.len(), NODES as usize);
     }
 
     #[test]

@@ -3,8 +3,8 @@
 use super::key_space::{KeySpace, KeySpaceAction};
 use super::pmi1_client::DESCRIPTOR;
 use crate::{
-    Answer, Error, Fence, GenerationName, Identity, Namespace, Peers, Preput, Purpose, RankAction,
-    RankEvent, Spawn,
+    Answer, Error, Fence, GenerationName, Identity, MemberRanks, Namespace, Peers, Preput, Purpose,
+    RankAction, RankEvent, Spawn,
 };
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
@@ -70,7 +70,6 @@ impl Client {
 /// Action for a generation that must be performed without the lock.
 enum PeerRequest {
     Fence {
-        members: Vec<Rank>,
         number: u64,
         bytes: Vec<u8>,
     },
@@ -289,11 +288,9 @@ impl Shared {
                     self.report(&world.generation.name, rank, action)
                 }
                 KeySpaceAction::Close(rank) => world.close(rank),
-                KeySpaceAction::Fence { number, bytes } => peer_requests.push(PeerRequest::Fence {
-                    members: (0..world.generation.placement.size()).map(Rank).collect(),
-                    number,
-                    bytes,
-                }),
+                KeySpaceAction::Fence { number, bytes } => {
+                    peer_requests.push(PeerRequest::Fence { number, bytes })
+                }
                 KeySpaceAction::Spawn {
                     rank,
                     programs,
@@ -312,14 +309,10 @@ impl Shared {
     fn send_to_peers(self: &Arc<Shared>, generation: &GenerationName, request: PeerRequest) {
         let generation = generation.clone();
         match request {
-            PeerRequest::Fence {
-                members,
-                number,
-                bytes,
-            } => self.peers.fence(Fence {
+            PeerRequest::Fence { number, bytes } => self.peers.fence(Fence {
                 answer: self.answer(&generation, |space, reply| space.fenced(reply.as_deref())),
                 purpose: Purpose::Exchange,
-                members: vec![(generation, members)],
+                members: vec![(generation, MemberRanks::All)],
                 number,
                 bytes,
             }),

@@ -8,8 +8,8 @@ use crate::pmix::connections::Connections;
 use crate::pmix::name_store::{NameStore, Owner};
 use crate::pmix::values::text_in;
 use crate::{
-    Answer, AnswerCancellation, Fence, GenerationName, Members, Namespace, NoPeers, Peers, Purpose,
-    RankAction, RankEvent,
+    Answer, AnswerCancellation, Fence, GenerationName, MemberRanks, Members, Namespace, NoPeers,
+    Peers, Purpose, RankAction, RankEvent,
 };
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -130,22 +130,26 @@ impl Host {
     /// `None` if one of the generations is not registered or has no such rank.
     pub fn members(&self, procs: &[Proc]) -> Option<Members> {
         let worlds = lock(&self.worlds);
-        let mut members: BTreeMap<&GenerationName, BTreeSet<Rank>> = BTreeMap::new();
+        // The listed ranks of each generation, and their number if these are all ranks.
+        let mut members: BTreeMap<&GenerationName, (BTreeSet<Rank>, usize)> = BTreeMap::new();
         for proc in procs {
             let (name, world) = worlds.get_key_value(text_in(&proc.namespace)?)?;
-            let ranks = members.entry(name).or_default();
+            let all = (BTreeSet::new(), world.size as usize);
+            let (listed, number_of_all) = members.entry(name).or_insert(all);
             match proc.rank {
-                EVERY_RANK => ranks.extend((0..world.size).map(Rank)),
-                rank if rank < world.size => drop(ranks.insert(Rank(rank))),
+                EVERY_RANK => *number_of_all = 0,
+                rank if rank < world.size => drop(listed.insert(Rank(rank))),
                 _ => return None,
             }
         }
-        let members = members.into_iter();
-        Some(
-            members
-                .map(|(name, ranks)| (name.clone(), ranks.into_iter().collect()))
-                .collect(),
-        )
+        let members = members.into_iter().map(|(name, (listed, number_of_all))| {
+            let ranks = match listed.len() >= number_of_all {
+                true => MemberRanks::All,
+                false => MemberRanks::Listed(listed.into_iter().collect()),
+            };
+            (name.clone(), ranks)
+        });
+        Some(members.collect())
     }
 
     /// True if all ranks of the members' generations are on this node.
@@ -204,5 +208,37 @@ impl Host {
             world.open_requests.push(recall.clone());
             true
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pmix::abi::NAMESPACE_SIZE;
+    use std::ffi::c_char;
+
+    #[test]
+    fn members_are_listed_only_if_some_ranks_are_none() {
+        let connections = Arc::new(Connections::new().unwrap());
+        let (events, _) = std::sync::mpsc::channel();
+        let host = Host::new(events, Arc::new(NoPeers), connections);
+        let generation = Namespace::here("job", 0, "n", 3).unwrap();
+        assert!(host.begin(&generation));
+        let proc = |&rank: &u32| {
+            let mut namespace: [c_char; NAMESPACE_SIZE] = [0; NAMESPACE_SIZE];
+            let name = generation.name.to_string();
+            for (to, from) in namespace.iter_mut().zip(name.bytes()) {
+                *to = from as c_char;
+            }
+            Proc { namespace, rank }
+        };
+        let members = |ranks: &[u32]| host.members(&ranks.iter().map(proc).collect::<Vec<_>>());
+        let of = |ranks| Some(vec![(generation.name.clone(), ranks)]);
+        for all in [&[EVERY_RANK][..], &[2, 0, 1], &[0, EVERY_RANK]] {
+            assert_eq!(members(all), of(MemberRanks::All));
+        }
+        let listed = MemberRanks::Listed(vec![Rank(0), Rank(2)]);
+        assert_eq!(members(&[2, 0, 2]), of(listed));
+        assert_eq!(members(&[3]), None);
     }
 }
