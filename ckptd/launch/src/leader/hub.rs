@@ -14,7 +14,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 use understudy_protocol::{PeerSilence, SilenceChange, SilenceLimits};
-use understudy_sockets::{Registry, Source, is_other_user};
+use understudy_sockets::{Ready, Registry, Source, is_other_user};
 use understudy_wire::auth::{self, ProofPurpose};
 use understudy_wire::io::Interest;
 
@@ -147,8 +147,11 @@ impl Hub {
         self.nodes.values().map(node_limit).chain(greetings).min()
     }
 
-    /// Handles all connections and returns the changes, in order for each node.
-    pub fn attend(&mut self) -> Vec<(u32, NodeChange)> {
+    /// Handles the connections and returns the changes, in order for each node.
+    ///
+    /// Reads from the nodes that are `ready`, and from those whose silence must be judged: the cost
+    /// of a heartbeat does not grow with the number of nodes by a system call for each node.
+    pub fn attend(&mut self, ready: &Ready) -> Vec<(u32, NodeChange)> {
         for _ in 0..MAX_ACCEPTS_PER_TURN {
             match self.listener.accept() {
                 Ok((stream, from)) => self.accept(stream, from.ip()),
@@ -159,7 +162,13 @@ impl Hub {
         for stranger in std::mem::take(&mut self.unauthenticated) {
             changes.extend(self.authenticate(stranger));
         }
+        // Messages of a new node may have been read together with its greeting.
+        let new: BTreeSet<u32> = changes.iter().map(|&(number, _)| number).collect();
+        let now = self.began.elapsed();
         for (&number, node) in &mut self.nodes {
+            if !new.contains(&number) && !node.is_due(ready, now) {
+                continue;
+            }
             let news = node.receive(self.began);
             changes.extend(news.into_iter().map(|change| (number, change)));
         }
@@ -286,6 +295,11 @@ impl Hub {
 }
 
 impl Node {
+    /// True if messages have arrived, the connection has ended, or the silence must be judged.
+    fn is_due(&self, ready: &Ready, now: Duration) -> bool {
+        ready.contains(&self.link) || self.link.has_ended() || self.silence.limit(now).is_zero()
+    }
+
     fn receive(&mut self, clock: Instant) -> Vec<NodeChange> {
         if self.ended.is_some() {
             return Vec::new();

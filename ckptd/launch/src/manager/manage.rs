@@ -185,7 +185,7 @@ fn lead(
         let ready = node.wait(limit);
         node.serve_node();
         let mut replaced = None;
-        for (number, news) in hub.attend() {
+        for (number, news) in hub.attend(&ready) {
             match news {
                 NodeChange::Joined(host) => leader.join(number, host),
                 NodeChange::ManagerReplaced if leader.repeat_reports() => {

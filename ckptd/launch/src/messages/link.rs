@@ -177,7 +177,7 @@ impl Link {
     }
 
     /// True if the peer has disconnected, or a message could not be queued.
-    fn has_ended(&self) -> bool {
+    pub fn has_ended(&self) -> bool {
         self.is_flooded || self.out.is_closed() || self.mailbox.has_ended()
     }
 

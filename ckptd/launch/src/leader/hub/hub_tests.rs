@@ -64,7 +64,7 @@ fn little_is_read_of_a_peer_that_has_not_authenticated() {
         peer.write_all(&frame).expect("sent");
         let is_within_limit = length == MAX_UNAUTHENTICATED_BYTES - HEAD_BYTES;
         for _ in 0..20 {
-            assert!(hub.attend().is_empty());
+            assert!(hub.attend(&Ready::default()).is_empty());
             std::thread::sleep(Duration::from_millis(1));
         }
         assert_eq!(is_closed(&peer), !is_within_limit, "{length}");
@@ -92,11 +92,11 @@ fn another_user_of_the_host_is_closed_at_once() {
 fn one_host_displaces_only_its_own_strangers() {
     let (_poller, mut hub) = hub();
     let other = stranger(&hub, [127, 0, 0, 2]);
-    hub.attend();
+    hub.attend(&Ready::default());
     let many: Vec<TcpStream> = (0..MAX_UNAUTHENTICATED * 2)
         .map(|_| {
             let one = stranger(&hub, [127, 0, 0, 1]);
-            hub.attend();
+            hub.attend(&Ready::default());
             one
         })
         .collect();
@@ -107,13 +107,17 @@ fn one_host_displaces_only_its_own_strangers() {
     assert!(hub.limit().is_some_and(|limit| limit <= GREETING));
 }
 
+/// Returns the changes after at most this wait.
+fn attend(hub: &mut Hub, poller: &mut Poller, wait: Duration) -> Vec<(u32, NodeChange)> {
+    hub.watch(true).expect("sockets");
+    hub.attend(&poller.wait(Some(wait)).expect("a poller"))
+}
+
 /// Returns the first changes within a second.
 fn changes(hub: &mut Hub, poller: &mut Poller) -> Vec<(u32, NodeChange)> {
     let until = Instant::now() + Duration::from_secs(1);
     while Instant::now() < until {
-        hub.watch(true).expect("sockets");
-        let _ = poller.wait(Some(Duration::from_millis(10)));
-        let changes = hub.attend();
+        let changes = attend(hub, poller, Duration::from_millis(10));
         if !changes.is_empty() {
             return changes;
         }
@@ -142,6 +146,9 @@ fn an_authenticated_node_is_served_and_its_end_is_its_loss() {
         rank: understudy_numbers::Guardian(1),
     };
     node.send(report.clone());
+    // A node that is not ready is not read.
+    std::thread::sleep(Duration::from_millis(10));
+    assert!(hub.attend(&Ready::default()).is_empty());
     let seen = changes(&mut hub, &mut poller);
     assert!(matches!(&seen[..], [(4, NodeChange::Reported(reported))] if *reported == report));
     hub.send(4, Order::Job(JobOrder::End { is_good: true }));
@@ -169,20 +176,20 @@ fn a_manager_may_replace_the_one_of_its_node_but_not_that_of_a_lost_node() {
     let (mut poller, mut hub) = hub();
     let address = [format!("localhost:{}", hub.port().expect("bound"))];
     let own = Poller::new().expect("a poller");
-    let mut call = |hub: &mut Hub, node: u32| {
+    let call = |hub: &mut Hub, poller: &mut Poller, node: u32| {
         let (address, registry) = (address.clone(), own.registry().clone());
         let called = move || Follower::call(&address, TOKEN, node, "n", &registry);
         let called = std::thread::spawn(called);
-        let seen = changes(hub, &mut poller);
+        let seen = changes(hub, poller);
         (called.join().expect("no panic"), seen)
     };
-    let (first, _) = call(&mut hub, 1);
-    let (other, _) = call(&mut hub, 2);
+    let (first, _) = call(&mut hub, &mut poller, 1);
+    let (other, _) = call(&mut hub, &mut poller, 2);
     let mut other = other.expect("let in");
     let report = |rank| Report::GuardianDied {
         rank: understudy_numbers::Guardian(rank),
     };
-    let (second, seen) = call(&mut hub, 1);
+    let (second, seen) = call(&mut hub, &mut poller, 1);
     let is_replaced = |(node, change): &(u32, NodeChange)| {
         *node == 1 && matches!(change, NodeChange::ManagerReplaced)
     };
@@ -198,7 +205,7 @@ fn a_manager_may_replace_the_one_of_its_node_but_not_that_of_a_lost_node() {
             has_begun = true;
             other.send(report(3));
         }
-        reported.extend(hub.attend());
+        reported.extend(attend(&mut hub, &mut poller, Duration::ZERO));
     }
     let seen: Vec<_> = reported.iter().filter(|(node, _)| *node == 2).collect();
     assert!(
@@ -207,7 +214,7 @@ fn a_manager_may_replace_the_one_of_its_node_but_not_that_of_a_lost_node() {
     );
     drop((first, second));
     hub.close(1);
-    let (third, _) = call(&mut hub, 1);
+    let (third, _) = call(&mut hub, &mut poller, 1);
     assert!(third.is_err(), "the manager of a lost node is served");
 }
 
@@ -216,18 +223,18 @@ fn a_manager_may_replace_the_one_of_its_node_but_not_that_of_a_lost_node() {
 /// Heartbeats that follow their answers at once would occupy both nodes.
 #[test]
 fn heartbeats_keep_their_interval() {
-    let (poller, mut hub) = hub();
+    let (mut poller, mut hub) = hub();
     let address = [format!("localhost:{}", hub.port().expect("bound"))];
     let registry = poller.registry().clone();
     let node = std::thread::spawn(move || Follower::call(&address, TOKEN, 1, "n1", &registry));
     while !node.is_finished() {
-        hub.attend();
+        attend(&mut hub, &mut poller, Duration::ZERO);
     }
     let mut node = node.join().expect("no panic").expect("let in");
     let began = Instant::now();
     while began.elapsed() < HEARTBEAT_INTERVAL * 5 / 2 {
         node.attend();
-        hub.attend();
+        attend(&mut hub, &mut poller, Duration::ZERO);
     }
     let most = 1 + began.elapsed().as_millis() / HEARTBEAT_INTERVAL.as_millis();
     let count = u128::from(node.beat_count());
@@ -248,7 +255,7 @@ fn a_silent_leader_is_left_before_it_takes_the_node_for_lost() {
         node.attend();
         if began.elapsed() < Duration::from_secs(1) {
             // The leader returns heartbeats for one second.
-            hub.attend();
+            attend(&mut hub, &mut poller, Duration::ZERO);
         }
         if node.lost_reason().is_some() {
             break began.elapsed();
@@ -260,5 +267,6 @@ fn a_silent_leader_is_left_before_it_takes_the_node_for_lost() {
         silence > limits.leave() && silence < limits.fence() + Duration::from_secs(1),
         "{silence:?}"
     );
-    assert!(hub.attend().is_empty(), "the node has sent heartbeats");
+    let changes = attend(&mut hub, &mut poller, Duration::ZERO);
+    assert!(changes.is_empty(), "the node has sent heartbeats");
 }
