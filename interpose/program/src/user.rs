@@ -13,6 +13,7 @@ mod files;
 pub mod heap;
 mod hook;
 mod input;
+mod job_files;
 mod kernel_aio;
 mod kernel_calls;
 mod layout;

@@ -374,7 +374,7 @@ pub fn finalize(rt: &Runtime) -> Result<c_int, Rewound> {
         how: EndReason::Finalized,
     });
     user::release_output(rt);
-    user::remove_closed_ledgers(rt, 0..process_info::process_count());
+    user::remove_closed_ledgers(rt);
     reinit::finalise(rt);
     // Info objects may be used before MPI_Init and after the end (MPI 4.1, 11.4.1). The reset
     // library has only the info objects from before MPI_Init, in their earlier state.

@@ -45,10 +45,11 @@ pub fn attach(rt: &Runtime, path: PathBuf, is_silent: bool) {
 ///
 /// Only threads without the MPI lock count: their effects are not in the undo log.
 pub fn have_effects_since(rt: &Runtime, epoch: Epoch) -> bool {
-    let ledgers = (0..process_info::process_count())
-        .map(ProcessNumber)
-        .filter_map(|process| LedgerObserver::open(&path_of(rt, process)?).ok());
-    ledgers.into_iter().any(|ledger| ledger.effects() > epoch.0)
+    let paths = ledgers_of_node(rt);
+    let mut ledgers = paths
+        .iter()
+        .filter_map(|path| LedgerObserver::open(path).ok());
+    ledgers.any(|ledger| ledger.effects() > epoch.0)
 }
 
 /// Returns the record that a failed process of this node has left in its ledger.
@@ -70,6 +71,10 @@ pub fn failure_record(
 pub fn restore(rt: &Runtime, saved: &StreamPositions, is_survivor: bool) {
     let inherited = rt.ledgers.borrow().inherited;
     stream_relay::restore(saved, is_survivor, inherited);
+}
+
+fn ledgers_of_node(rt: &Runtime) -> Vec<PathBuf> {
+    rt.ledgers.borrow().of_node(process_info::process_count())
 }
 
 fn path_of(rt: &Runtime, process: ProcessNumber) -> Option<PathBuf> {
@@ -162,15 +167,11 @@ pub fn set_inherited(rt: &Runtime, marks: [Position; 2]) {
     rt.ledgers.borrow_mut().inherited = marks;
 }
 
-/// Removes the ledgers of the exited processes among these ranks.
-pub fn remove_closed_ledgers(rt: &Runtime, ranks: std::ops::Range<u32>) {
+/// Removes the ledgers of the exited processes of this node.
+pub fn remove_closed_ledgers(rt: &Runtime) {
     let is_closed =
         |path: &PathBuf| LedgerObserver::open(path).is_ok_and(|ledger| ledger.is_closed());
-    for path in ranks
-        .map(ProcessNumber)
-        .filter_map(|process| path_of(rt, process))
-        .filter(is_closed)
-    {
+    for path in ledgers_of_node(rt).into_iter().filter(is_closed) {
         let _ = std::fs::remove_file(path);
     }
 }

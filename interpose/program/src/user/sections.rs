@@ -40,10 +40,8 @@ pub fn remove_ledger(rt: &Runtime, process: ProcessNumber) {
     output::remove_ledger(rt, process);
 }
 
-/// Removes the objects that exited processes among these ranks have left in memory.
-///
-/// `ranks` are numbers of the launcher's ranks.
-pub fn remove_closed_ledgers(rt: &Runtime, ranks: std::ops::Range<u32>) {
+/// Removes the objects that exited processes of this node have left in memory.
+pub fn remove_closed_ledgers(rt: &Runtime) {
     undo::discard_abandoned();
-    output::remove_closed_ledgers(rt, ranks);
+    output::remove_closed_ledgers(rt);
 }

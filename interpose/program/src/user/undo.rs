@@ -231,7 +231,15 @@ impl From<apply::UndoError> for UserError {
     }
 }
 
-fn undo_all(rt: &Runtime, logs: Vec<PathBuf>, epoch: Epoch) -> Result<(), apply::UndoError> {
+fn undo_all(
+    rt: &Runtime,
+    logs: io::Result<Vec<PathBuf>>,
+    epoch: Epoch,
+) -> Result<(), apply::UndoError> {
+    let logs = logs.map_err(|error| apply::UndoError {
+        path: in_memory(),
+        error,
+    })?;
     let location = location(rt);
     // The lock is beside the logs, or in memory if the disk cannot be used. A log that could not be
     // written to disk also continues in memory, so each node then has separate logs.

@@ -2,6 +2,7 @@
 //!
 //! A ledger is the shared file in which a relay counts the output of its rank (`understudy_relay`).
 
+use crate::user::job_files::job_files;
 use std::path::PathBuf;
 use understudy_numbers::ProcessNumber;
 use understudy_relay::Position;
@@ -31,5 +32,15 @@ impl Ledgers {
         let own = self.own.as_ref()?;
         let prefix = own.file_name()?.to_str()?.rsplit_once('-')?.0;
         Some(own.with_file_name(format!("{prefix}-{process}")))
+    }
+
+    /// Lists the ledgers on this node of the job's first `count` processes.
+    pub fn of_node(&self, count: u32) -> Vec<PathBuf> {
+        let find = || {
+            let own = self.own.as_ref()?;
+            let prefix = own.file_name()?.to_str()?.rsplit_once('-')?.0;
+            job_files(own.parent()?, &format!("{prefix}-"), count, &[""]).ok()
+        };
+        find().unwrap_or_default()
     }
 }

@@ -6,6 +6,7 @@
 //! was lost. If the disk is full, a log continues in memory, and a mark stays on disk.
 
 use super::undo_log::{REWRITTEN, UndoLog};
+use crate::user::job_files::job_files;
 use std::ffi::OsStr;
 use std::fmt::{self, Display, Formatter};
 use std::fs;
@@ -100,24 +101,21 @@ impl LogLocation {
         }
     }
 
-    /// Lists the paths of all logs that may exist.
+    /// Lists the paths of all logs.
     ///
     /// Includes the logs of earlier starts of the job.
-    pub fn logs(&self) -> Vec<PathBuf> {
+    ///
+    /// # Errors
+    /// Fails if the directory in memory cannot be read.
+    pub fn logs(&self) -> io::Result<Vec<PathBuf>> {
         match self {
-            LogLocation::Memory { ranks, .. } => self.in_memory(*ranks).collect(),
+            LogLocation::Memory { job, ranks } => files_in_memory(job, *ranks, LOG),
             LogLocation::Disk { directory, .. } => {
                 let mut all = self.found(directory, LOG);
                 all.extend(self.found(&in_memory(), LOG));
-                all
+                Ok(all)
             }
         }
-    }
-
-    fn in_memory(&self, ranks: u32) -> impl Iterator<Item = PathBuf> {
-        (0..ranks)
-            .map(ProcessNumber)
-            .flat_map(|rank| [self.log_of(rank), self.log_of_children(rank)])
     }
 
     fn found(&self, directory: &Path, extension: &str) -> Vec<PathBuf> {
@@ -191,9 +189,8 @@ impl LogLocation {
         let mut all = Vec::new();
         for extension in [REWRITTEN, LOCK, THREADS] {
             match self {
-                LogLocation::Memory { ranks, .. } => {
-                    let logs = self.in_memory(*ranks);
-                    all.extend(logs.map(|log| log.with_extension(extension)));
+                LogLocation::Memory { job, ranks } => {
+                    all.extend(files_in_memory(job, *ranks, extension).unwrap_or_default());
                 }
                 LogLocation::Disk { directory, .. } => {
                     all.extend(self.found(directory, extension));
@@ -211,6 +208,7 @@ impl LogLocation {
     pub fn clean(&self, is_rollback_impossible: bool) {
         let logs = self
             .logs()
+            .unwrap_or_default()
             .into_iter()
             .filter_map(|path| UndoLog::open(&path).ok().flatten());
         for log in logs.filter(|log| is_rollback_impossible || log.is_abandoned()) {
@@ -228,6 +226,18 @@ impl LogLocation {
             }
         }
     }
+}
+
+/// Lists the files of the first `ranks` processes and of their children, with this extension.
+fn files_in_memory(job: &str, ranks: u32, extension: &str) -> io::Result<Vec<PathBuf>> {
+    let suffixes = [format!(".{extension}"), format!("c.{extension}")];
+    let suffixes = suffixes.each_ref().map(String::as_str);
+    job_files(
+        &in_memory(),
+        &format!("understudy-{job}-"),
+        ranks,
+        &suffixes,
+    )
 }
 
 /// True if the file exists and is not locked by a living process.
