@@ -3,6 +3,8 @@
 use crate::protection;
 use crate::user::{self, SharedMapping};
 use crate::world;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use understudy_job::Runtime;
 use understudy_mpi as mpi;
 use understudy_numbers::Worker;
@@ -31,10 +33,17 @@ pub fn first_sharer(rt: &Runtime, own: &[SharedMapping], most: u64) -> mpi::Resu
 
 /// Returns the first worker that has a mapping in common with another, and that mapping.
 fn first_common(all: &[u64], most: usize) -> Option<(Worker, u64)> {
-    all.iter().enumerate().find_map(|(at, &identity)| {
-        let again = all.iter().skip(at + 1).any(|&other| other == identity);
-        (identity != 0 && again).then_some((Worker::at(at / most), identity))
-    })
+    let mut first_place = HashMap::new();
+    let used = (0..).zip(all).filter(|(_, identity)| **identity != 0);
+    let repeated = used.filter_map(|(at, &identity)| match first_place.entry(identity) {
+        Entry::Vacant(free) => {
+            free.insert(at);
+            None
+        }
+        Entry::Occupied(first) => Some((*first.get(), identity)),
+    });
+    let (at, identity) = repeated.min()?;
+    Some((Worker::at(at / most), identity))
 }
 
 #[cfg(test)]
@@ -46,5 +55,13 @@ mod tests {
         assert_eq!(first_common(&[1, 0, 2, 0, 3, 0], 2), None);
         assert_eq!(first_common(&[1, 0, 2, 3, 3, 0], 2), Some((Worker(1), 3)));
         assert_eq!(first_common(&[5, 7, 7], 1), Some((Worker(1), 7)));
+        assert_eq!(first_common(&[5, 7, 7, 5], 1), Some((Worker(0), 5)));
+    }
+
+    /// A search through all mappings for each mapping would take minutes.
+    #[test]
+    fn the_mappings_of_many_workers_need_one_pass() {
+        let all: Vec<u64> = (1..=400_000).collect();
+        assert_eq!(first_common(&all, 1), None);
     }
 }
