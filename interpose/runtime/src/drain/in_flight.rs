@@ -24,17 +24,24 @@ const NOT_RECEIVED: &str = "a message cannot be received";
 /// Time after which a warning names the workers whose messages have not arrived.
 const REPORT_DELAY: Duration = Duration::from_secs(5);
 
-fn report_late_messages(rt: &Runtime, goal: &[u64]) {
-    let table = requests::table(rt);
-    let missing = goal.iter().zip(&table.received).enumerate();
-    let missing: Vec<String> = missing
-        .filter(|(_, (goal, received))| goal != received)
-        .map(|(worker, (goal, received))| {
-            format!(
-                "{} from worker {worker}",
-                goal.wrapping_sub(*received) as i64
-            )
-        })
+/// Returns the workers whose messages have not all arrived, with the numbers of these messages.
+///
+/// Only the workers that have sent messages are looked up.
+fn late_messages(
+    rt: &Runtime,
+    bookmarks: &BTreeMap<Worker, Bookmark>,
+) -> impl Iterator<Item = (Worker, i64)> {
+    let late = |(&worker, bookmark): (&Worker, &Bookmark)| {
+        let received = requests::table(rt).received[worker.index()];
+        let missing = bookmark.sent.wrapping_sub(received) as i64;
+        (missing != 0).then_some((worker, missing))
+    };
+    bookmarks.iter().filter_map(late)
+}
+
+fn report_late_messages(rt: &Runtime, bookmarks: &BTreeMap<Worker, Bookmark>) {
+    let missing: Vec<String> = late_messages(rt, bookmarks)
+        .map(|(worker, missing)| format!("{missing} from worker {worker}"))
         .collect();
     let receives = requests::active(rt, |kind| {
         matches!(
@@ -55,16 +62,12 @@ fn report_late_messages(rt: &Runtime, goal: &[u64]) {
 /// cut could match receives that were posted before the cut.
 pub fn drain(rt: &Runtime, bookmarks: &BTreeMap<Worker, Bookmark>) -> Result<(), Rewound> {
     let synchronous = requests::synchronous::pending(rt);
-    let mut goal = vec![0; world::get(rt).worker_count as usize];
-    for (sender, bookmark) in bookmarks {
-        goal[sender.index()] = bookmark.sent;
-    }
     receive_matched(rt)?;
     let mut report_at = Some(Instant::now() + REPORT_DELAY);
-    while requests::table(rt).received != goal {
+    while late_messages(rt, bookmarks).next().is_some() {
         if report_at.is_some_and(|time| Instant::now() >= time) {
             report_at = None;
-            report_late_messages(rt, &goal);
+            report_late_messages(rt, bookmarks);
         }
         let receives = requests::active(rt, |kind| {
             matches!(
