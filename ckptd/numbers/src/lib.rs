@@ -4,7 +4,10 @@
 //! contain the plain integers.
 #![forbid(unsafe_code)]
 
+mod number_list;
+
 use bincode::{Decode, Encode};
+pub use number_list::{NumberList, WorkerList};
 use std::fmt;
 
 macro_rules! number {

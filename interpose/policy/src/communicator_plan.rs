@@ -1,7 +1,7 @@
 //! Plan for re-creating the communicators of all workers in a new MPI instance.
 
 use std::collections::HashMap;
-use understudy_numbers::Worker;
+use understudy_numbers::{Worker, WorkerList};
 
 /// Blocking collectives that MPICH counts on each communicator.
 ///
@@ -23,9 +23,9 @@ pub type FirstCollectives = Vec<CountedCollective>;
 pub struct PlannedCommunicator {
     pub uid: u64,
     /// Workers of the group, or of the first group, in the order of their ranks.
-    pub members: Vec<Worker>,
+    pub members: WorkerList,
     /// Workers of the second group of an intercommunicator.
-    pub remote: Option<Vec<Worker>>,
+    pub remote: Option<WorkerList>,
     pub first_collectives: FirstCollectives,
 }
 
@@ -164,7 +164,7 @@ pub fn uids_of(worker: Worker, batches: &[Vec<PlannedCommunicator>]) -> Vec<u64>
 mod tests {
     use super::*;
 
-    fn workers(workers: &[u32]) -> Vec<Worker> {
+    fn workers(workers: &[u32]) -> WorkerList {
         workers.iter().copied().map(Worker).collect()
     }
 

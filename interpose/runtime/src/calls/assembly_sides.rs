@@ -87,7 +87,7 @@ fn of_comm(rt: &Runtime, comm: VirtComm, leader: c_int) -> Option<Side> {
     let leader = member_at(&comm.members, leader)?;
     let members = match comm.has_spawned() {
         true => vec![leader],
-        false => comm.members.clone(),
+        false => comm.members.to_vec(),
     };
     members.contains(&world::worker(rt)).then(|| Side {
         name: name(format_args!("comm {}", comm.uid)),

@@ -122,7 +122,7 @@ impl ConnectionSide {
             None => Ok(ConnectionSide {
                 comm,
                 uid: recipe.uid,
-                members: recipe.members.clone(),
+                members: recipe.members.to_vec(),
                 rank,
                 root,
                 thread: mpi_lock::current_block(),

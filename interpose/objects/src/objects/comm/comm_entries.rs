@@ -32,18 +32,18 @@ pub fn get_mut(rt: &Runtime, comm: VirtComm) -> Option<RefMut<'_, Comm>> {
 ///
 /// Members are workers, or [spawned](super::spawned) processes.
 pub fn members(rt: &Runtime, comm: VirtComm) -> Option<Vec<Worker>> {
-    Some(get(rt, comm)?.members.clone())
+    Some(get(rt, comm)?.members.to_vec())
 }
 
 /// Returns the members of the remote group, or `None` for an intracommunicator.
 pub fn remote_members(rt: &Runtime, comm: VirtComm) -> Option<Vec<Worker>> {
-    get(rt, comm)?.remote.clone()
+    get(rt, comm)?.remote.as_deref().map(<[Worker]>::to_vec)
 }
 
 /// Returns the number of members of both groups, or zero for an invalid communicator.
 pub fn size_of_both(rt: &Runtime, comm: VirtComm) -> usize {
     get(rt, comm).map_or(0, |comm| {
-        comm.members.len() + comm.remote.as_ref().map_or(0, Vec::len)
+        comm.members.len() + comm.remote.as_deref().map_or(0, <[Worker]>::len)
     })
 }
 

@@ -4,7 +4,7 @@ use super::spawned_worker::is_spawned;
 use super::topology::Topology;
 use crate::objects::attribute::value::Attributes;
 use std::cell::Cell;
-use understudy_numbers::Worker;
+use understudy_numbers::{Worker, WorkerList};
 use understudy_policy::communicator_plan::FirstCollectives;
 
 pub const WORLD: u32 = 0;
@@ -30,9 +30,9 @@ pub struct Comm {
     /// Members of the local group in the order of their ranks, as ranks of `MPI_COMM_WORLD`.
     ///
     /// May contain [spawned](super::spawned) processes, as may `remote`.
-    pub members: Vec<Worker>,
+    pub members: WorkerList,
     /// Members of the remote group of an intercommunicator.
-    pub remote: Option<Vec<Worker>>,
+    pub remote: Option<WorkerList>,
     pub topology: Topology,
     /// Name that the program or the library has set. C strings need not be UTF-8.
     pub name: Option<Vec<u8>>,

@@ -22,7 +22,7 @@ use understudy_mpi::comm::Extreme;
 use understudy_mpi::plain::Plain;
 use understudy_mpi::real_types::RealComm;
 use understudy_mpi::{self as mpi, check};
-use understudy_numbers::Worker;
+use understudy_numbers::{Worker, WorkerList};
 use understudy_policy::communicator_plan::{derived_uid, next_uid};
 
 /// New communicator that is not yet in the table.
@@ -232,8 +232,8 @@ fn describe(
     let (errhandler, attributes) = (0, Vec::new());
     Ok(Comm {
         uid,
-        members,
-        remote,
+        members: members.into(),
+        remote: remote.map(WorkerList::from),
         topology,
         name,
         errhandler,

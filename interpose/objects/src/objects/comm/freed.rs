@@ -263,7 +263,7 @@ mod tests {
     fn the_sum_is_zero_when_all_have_freed_and_have_no_requests() {
         let (one, other) = (comm(7, &[2, 0, 5]), comm(8, &[5, 2]));
         let both = Comm {
-            remote: Some(vec![Worker(1), Worker(3)]),
+            remote: Some(vec![Worker(1), Worker(3)].into()),
             ..comm(9, &[4, 0])
         };
         let sum = |shares: &[(&Comm, u32, bool)]| {

@@ -11,7 +11,7 @@ use crate::objects::{objects, objects_mut};
 use std::ffi::CStr;
 use understudy_mpi::real_types::RealComm;
 use understudy_mpi::{self as mpi, check};
-use understudy_numbers::Worker;
+use understudy_numbers::{Worker, WorkerList};
 
 /// Enters the two predefined communicators in the table.
 ///
@@ -20,7 +20,7 @@ use understudy_numbers::Worker;
 pub fn init(rt: &Runtime, world: RealComm, workers: u32, me: Worker) -> mpi::Result<()> {
     connect_world(rt, world, workers, me);
     replace_self(rt)?;
-    let recipe = |uid, members: Vec<Worker>| Comm {
+    let recipe = |uid, members: WorkerList| Comm {
         uid,
         collective_over_all: members.len() == workers as usize,
         members,
@@ -40,7 +40,7 @@ pub fn init(rt: &Runtime, world: RealComm, workers: u32, me: Worker) -> mpi::Res
     if objects(rt).comms.get(WORLD).is_none() {
         let comms = &mut objects_mut(rt).comms;
         comms.insert(recipe(WORLD_UID, Worker::all(workers).collect()));
-        comms.insert(recipe(SELF_UID, vec![me]));
+        comms.insert(recipe(SELF_UID, vec![me].into()));
     }
     name_predefined(rt);
     make_bridge(rt, world)

@@ -14,7 +14,7 @@ use crate::objects::{dynamic, objects};
 use std::ffi::c_int;
 use understudy_mpi::real_types::{RealComm, RealGroup};
 use understudy_mpi::{self as mpi, check};
-use understudy_numbers::Worker;
+use understudy_numbers::{Worker, WorkerList};
 
 /// Procedure that returns the local or the remote group.
 pub type GroupProcedure = fn(RealComm, &mut RealGroup) -> c_int;
@@ -54,7 +54,7 @@ pub fn visit(
     rt: &Runtime,
     mut then: impl FnMut(RealGroup, &[Worker]) -> mpi::Result<()>,
 ) -> mpi::Result<()> {
-    let mut groups: Vec<(RealComm, GroupProcedure, Vec<Worker>)> = Vec::new();
+    let mut groups: Vec<(RealComm, GroupProcedure, WorkerList)> = Vec::new();
     for (index, comm) in objects(rt).comms.iter() {
         if comm.has_spawned() && !comm.is_freed {
             let real = real_comm(rt, handle(rt, index));
