@@ -24,6 +24,7 @@ mod requests_by_age;
 mod start_fast_path;
 pub mod synchronous;
 mod synchronous_sends;
+mod worker_counts;
 
 pub use attached_buffer::{AttachedBuffer, BufferOwner, BufferUse};
 pub use buffered_sends::{

@@ -13,7 +13,7 @@ use bincode::config::standard;
 /// Magic number and version of the encoding.
 ///
 /// Any change of a type in [`SavedState`] increments the version.
-const MAGIC: u32 = u32::from_le_bytes(*b"uss\x26");
+const MAGIC: u32 = u32::from_le_bytes(*b"uss\x27");
 
 /// State of a rank outside of its pages.
 #[derive(bincode::Decode)]

@@ -4,6 +4,7 @@ use super::request::MessageArguments;
 use super::request_borrows::{table, table_mut};
 use super::request_recipe::share_of;
 use super::synchronous;
+use super::worker_counts::WorkerCounts;
 use crate::Runtime;
 use crate::handles::VirtComm;
 use crate::objects::comm;
@@ -21,15 +22,15 @@ impl MessageArguments {
 /// Starts counting for this many workers.
 pub fn init(rt: &Runtime, workers: u32) {
     let mut table = table_mut(rt);
-    table.sent = vec![0; workers as usize];
-    table.received = vec![0; workers as usize];
+    table.sent = WorkerCounts::new(workers);
+    table.received = WorkerCounts::new(workers);
 }
 
 /// Resets the counts at a cut, where all sent messages have been received.
 pub fn restart_counts(rt: &Runtime) {
     let mut table = table_mut(rt);
-    table.sent.fill(0);
-    table.received.fill(0);
+    table.sent.reset();
+    table.received.reset();
 }
 
 /// Adds this process's share of a started operation to the sum that a cut checks.

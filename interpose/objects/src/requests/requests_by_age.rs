@@ -8,6 +8,7 @@
 use super::request::{MessageArguments, Request, RequestKind, RequestState, StartStamp};
 use super::request_recipe::RequestRecipe;
 use super::synchronous_sends::SynchronousSends;
+use super::worker_counts::WorkerCounts;
 use crate::handles::VirtDatatype;
 use std::collections::BTreeMap;
 use understudy_numbers::Worker;
@@ -32,9 +33,9 @@ pub struct Requests {
     /// Synchronous sends that are not complete.
     pub synchronous: SynchronousSends,
     /// Messages sent to each worker since the last cut.
-    pub sent: Vec<u64>,
+    pub sent: WorkerCounts,
     /// Messages received from each worker since the last cut.
-    pub received: Vec<u64>,
+    pub received: WorkerCounts,
 }
 
 impl Requests {
@@ -48,23 +49,23 @@ impl Requests {
         started: 0,
         blocking_calls: Vec::new(),
         synchronous: SynchronousSends::NONE,
-        sent: Vec::new(),
-        received: Vec::new(),
+        sent: WorkerCounts::NONE,
+        received: WorkerCounts::NONE,
     };
 
     /// Counts a message that has been sent to a worker.
     #[inline]
     pub fn count_sent(&mut self, worker: Option<Worker>) {
-        if let Some(sent) = worker.and_then(|worker| self.sent.get_mut(worker.index())) {
-            *sent += 1;
+        if let Some(worker) = worker {
+            self.sent.add(worker);
         }
     }
 
     /// Counts a message that has been received from a worker.
     #[inline]
     pub fn count_received(&mut self, worker: Option<Worker>) {
-        if let Some(received) = worker.and_then(|worker| self.received.get_mut(worker.index())) {
-            *received += 1;
+        if let Some(worker) = worker {
+            self.received.add(worker);
         }
     }
 
@@ -138,10 +139,9 @@ impl Requests {
             .filter(|request| request.is_completed_by_library())?;
         if let RequestKind::Receive(message_arguments)
         | RequestKind::PersistentReceive(message_arguments) = &request.kind
-            && let Some(count) =
-                sender(message_arguments).and_then(|worker| self.received.get_mut(worker.index()))
+            && let Some(worker) = sender(message_arguments)
         {
-            *count += 1;
+            self.received.add(worker);
         }
         if request.is_persistent() {
             request.state = RequestState::Inactive;

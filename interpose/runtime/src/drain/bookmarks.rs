@@ -43,10 +43,8 @@ impl Bookmark {
 /// has incomplete synchronous sends.
 pub fn exchange(rt: &Runtime) -> Result<BTreeMap<Worker, Bookmark>, Rewound> {
     let mut own: BTreeMap<Worker, Bookmark> = BTreeMap::new();
-    for (worker, &sent) in (0..).map(Worker).zip(&requests::table(rt).sent) {
-        if sent > 0 {
-            own.entry(worker).or_default().sent = sent;
-        }
+    for (worker, sent) in requests::table(rt).sent.used() {
+        own.entry(worker).or_default().sent = sent;
     }
     for send in requests::synchronous::pending(rt) {
         own.entry(Worker(send.to)).or_default().synchronous += 1;

@@ -32,7 +32,7 @@ fn late_messages(
     bookmarks: &BTreeMap<Worker, Bookmark>,
 ) -> impl Iterator<Item = (Worker, i64)> {
     let late = |(&worker, bookmark): (&Worker, &Bookmark)| {
-        let received = requests::table(rt).received[worker.index()];
+        let received = requests::table(rt).received.get(worker);
         let missing = bookmark.sent.wrapping_sub(received) as i64;
         (missing != 0).then_some((worker, missing))
     };
