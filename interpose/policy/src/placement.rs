@@ -7,13 +7,13 @@
 //! Buddies belong to workers, not to processes: a replacement stores the replica that the dead
 //! worker stored, on whichever node it runs.
 
-use understudy_numbers::Worker;
+use understudy_numbers::{Worker, WorkerList};
 
 /// Buddy of each worker; every worker stores exactly one replica.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Buddies {
-    buddy: Vec<Worker>,
-    owner: Vec<Worker>,
+    buddy: WorkerList,
+    owner: WorkerList,
 }
 
 impl Buddies {
@@ -38,7 +38,7 @@ impl Buddies {
     /// `domains` contains the domain of each worker.
     pub fn place(domains: &[u32], offset: u32) -> Buddies {
         let workers = domains.len();
-        let mut buddy = Buddies::rotation(workers as u32, offset).buddy;
+        let mut buddy = Vec::from(Buddies::rotation(workers as u32, offset).buddy);
         let apart = |worker: usize, buddy: Worker| domains[worker] != domains[buddy.index()];
         for worker in 0..workers {
             if apart(worker, buddy[worker]) {
@@ -74,7 +74,8 @@ impl Buddies {
                 + u64::from(is_with_first)
         };
         let rotations = [offset.saturating_mul(2), offset.saturating_add(1), 1, 2];
-        let rotations = rotations.map(|offset| Buddies::rotation(workers as u32, offset).buddy);
+        let rotations =
+            rotations.map(|offset| Vec::from(Buddies::rotation(workers as u32, offset).buddy));
         let total = |buddy: &Vec<Worker>| -> u64 {
             (0..workers).map(|worker| cost(worker, buddy[worker])).sum()
         };
@@ -117,7 +118,10 @@ impl Buddies {
         for (worker, &buddy) in buddy.iter().enumerate() {
             owner[buddy.index()] = Worker::at(worker);
         }
-        Buddies { buddy, owner }
+        Buddies {
+            buddy: buddy.into(),
+            owner: owner.into(),
+        }
     }
 
     /// Returns the worker that stores this worker's replica.

@@ -17,15 +17,16 @@ use bincode::config::standard;
 use understudy_catalogue::message;
 use understudy_mpi as mpi;
 use understudy_mpi::real_types::RealComm;
-use understudy_numbers::{ProcessNumber, Rank};
+use understudy_numbers::{NumberList, ProcessNumber, Rank};
 use understudy_policy::redundancy::Redundancy;
 
 /// State of the job that a joining process needs.
 #[derive(bincode::Encode, bincode::Decode)]
 pub struct JobState {
     pub workers: u32,
-    pub processes: Vec<ProcessNumber>,
-    pub nodes: Vec<u64>,
+    pub processes: NumberList<ProcessNumber>,
+    /// Nodes of consecutive processes, each with the number of these processes.
+    nodes: Vec<(u64, u32)>,
     pub recoveries: u32,
     pub redundancy: Redundancy,
     pub deaths: Vec<Death>,
@@ -145,14 +146,24 @@ fn job_state(rt: &Runtime) -> JobState {
     let world = world::get(rt);
     JobState {
         workers: world.worker_count,
-        processes: world.process_of.clone(),
-        nodes: world.nodes.clone(),
+        processes: world.process_of.clone().into(),
+        nodes: runs_of_nodes(&world.nodes),
         recoveries: world.recoveries,
         redundancy: world.redundancy.clone(),
         deaths: deaths::earlier(rt),
         failures: schedule::state(rt).pace.failures(),
         disk: disk::disk_info(rt),
     }
+}
+
+fn runs_of_nodes(nodes: &[u64]) -> Vec<(u64, u32)> {
+    let runs = nodes.chunk_by(|a, b| a == b);
+    runs.map(|run| (run[0], run.len() as u32)).collect()
+}
+
+fn nodes_of_runs(runs: &[(u64, u32)]) -> Vec<u64> {
+    let nodes = |&(node, count): &(u64, u32)| std::iter::repeat_n(node, count as usize);
+    runs.iter().flat_map(nodes).collect()
 }
 
 /// Records the places of these processes.
@@ -214,7 +225,7 @@ fn try_join(rt: &Runtime) -> mpi::Result<World> {
     require_equal_layout(rt, all)?;
     let (job_state, _) = bincode::decode_from_slice::<JobState, _>(&bytes, standard())
         .map_err(|_| mpi::Error::INTERN)?;
-    let mut nodes = job_state.nodes;
+    let mut nodes = nodes_of_runs(&job_state.nodes);
     let numbers = members.iter().map(|member| member.number);
     record_places(&mut nodes, numbers.zip(places.all()));
     deaths::set_earlier(rt, job_state.deaths);
@@ -239,6 +250,6 @@ fn try_join(rt: &Runtime) -> mpi::Result<World> {
         recoveries: recoveries(&members)
             .checked_sub(1)
             .unwrap_or(job_state.recoveries),
-        process_of: job_state.processes,
+        process_of: job_state.processes.into(),
     })
 }
