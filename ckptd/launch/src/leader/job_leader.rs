@@ -408,10 +408,10 @@ impl JobLeader {
         // the rank is detected afterwards.
         let nodes: Vec<u32> = self.hosts.keys().copied().collect();
         let host_index = |node: u32| nodes.partition_point(|&other| other < node) as u32;
-        let host_indices = node_of_rank.iter().map(|&node| host_index(node));
         let beginning = Beginning {
             job: job_name(&self.hosts[&OWN_NODE]),
-            ranks: ranks.iter().copied().zip(host_indices).collect(),
+            ranks: ranks.to_vec().into(),
+            host_of_rank: node_of_rank.iter().copied().map(host_index).collect(),
             hosts: self.hosts.values().cloned().collect(),
             start,
         };

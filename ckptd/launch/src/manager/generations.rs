@@ -190,6 +190,7 @@ impl NodeState {
             job,
             start,
             ranks,
+            host_of_rank,
             hosts,
         } = beginning;
         let GenerationStart {
@@ -199,10 +200,8 @@ impl NodeState {
             since_failure,
         } = start;
         let failed_at = since_failure.map(|since| began_ns.saturating_sub(since.as_nanos() as u64));
-        let (numbers, host_of_rank): (Vec<ProcessNumber>, Vec<usize>) = ranks
-            .iter()
-            .map(|&(process, host)| (process, host as usize))
-            .unzip();
+        let numbers = Vec::from(ranks);
+        let host_of_rank = host_of_rank.iter().map(|&host| host as usize).collect();
         let chosen: HashSet<ProcessNumber> = numbers.iter().copied().collect();
         self.stores.retain(|number, _| chosen.contains(number));
         self.release_state(|number| !chosen.contains(number));

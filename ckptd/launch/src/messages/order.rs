@@ -7,7 +7,7 @@ use bincode::enc::Encoder;
 use bincode::error::{DecodeError, EncodeError};
 use bincode::{Decode, Encode};
 use understudy_messages::{GenerationStart, JobOrder};
-use understudy_numbers::ProcessNumber;
+use understudy_numbers::{NumberList, ProcessNumber};
 
 /// An order of the leader to a node.
 ///
@@ -51,8 +51,10 @@ pub struct Beginning {
     /// ([`understudy_pmi::GenerationName`]).
     pub job: String,
     pub start: GenerationStart,
-    /// Process of each rank, and the index of its host in `hosts`.
-    pub ranks: Vec<(ProcessNumber, u32)>,
+    /// Process of each rank.
+    pub ranks: NumberList<ProcessNumber>,
+    /// Index of each rank's host in `hosts`.
+    pub host_of_rank: NumberList<u32>,
     pub hosts: Vec<String>,
 }
 
@@ -76,7 +78,8 @@ mod tests {
                 spares: 2,
                 since_failure: Some(Duration::from_secs(3)),
             },
-            ranks: vec![(number, 1)],
+            ranks: vec![number].into(),
+            host_of_rank: vec![1].into(),
             hosts: vec!["h".to_owned()],
         };
         vec![
@@ -149,7 +152,9 @@ mod tests {
             &[4, 30, 7],
             &[5, 5, 1, 7],
             &[6, 5, 7],
-            &[7, 1, b'j', 6, 1, 2, 1, 3, 0, 1, 5, 1, 1, 1, b'h'],
+            &[
+                7, 1, b'j', 6, 1, 2, 1, 3, 0, 1, 5, 0, 1, 1, 1, 0, 1, 1, 1, b'h',
+            ],
             &[8, 4],
             &[9],
             &[10, 1],
@@ -169,6 +174,25 @@ mod tests {
                 bincode::decode_from_slice::<Order, _>(&bytes, standard()).unwrap();
             assert_eq!((decoded, used), (order, bytes.len()));
         }
+    }
+
+    /// The leader sends the order to every node.
+    #[test]
+    fn the_beginning_of_a_generation_grows_with_the_nodes_only() {
+        const RANKS: u32 = 100_000;
+        const NODES: u32 = 1000;
+        let bytes = |host_of_rank: NumberList<u32>| {
+            let beginning = Beginning {
+                ranks: (0..RANKS).map(ProcessNumber).collect(),
+                host_of_rank,
+                ..Beginning::default()
+            };
+            bincode::encode_to_vec(&beginning, standard()).map(|bytes| bytes.len())
+        };
+        let filled = bytes((0..RANKS).map(|rank| rank / (RANKS / NODES)).collect());
+        let in_turn = bytes((0..RANKS).map(|rank| rank % NODES).collect());
+        assert!(filled.is_ok_and(|bytes| bytes < 10 * NODES as usize));
+        assert!(in_turn.is_ok_and(|bytes| bytes < 10 * NODES as usize));
     }
 
     #[test]
