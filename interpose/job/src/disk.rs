@@ -286,6 +286,7 @@ pub fn take_over(
     let Some(disk) = &mut *level else { return };
     let files = disk.places.keys(worker).into_iter();
     disk.own_keys = files.filter(|key| key.lineage == disk.lineage).collect();
+    disk.files = None;
     disk.places.remove_torn(worker);
     disk.due = key.filter(|key| !disk.own_keys.contains(key) && image.absent().is_empty());
     drop(level);

@@ -144,12 +144,15 @@ pub fn restorable_epochs(by_worker: &[Vec<EpochKey>]) -> Vec<EpochKey> {
 ///
 /// `complete` are the epochs of which all workers have complete files. The last two of them, and
 /// all epochs newer than the older one, are needed. Epochs of other jobs are never returned.
-pub fn obsolete_epochs(files: &[EpochKey], complete: &BTreeSet<EpochKey>) -> Vec<EpochKey> {
+pub fn obsolete_epochs<'a>(
+    files: impl IntoIterator<Item = &'a EpochKey>,
+    complete: &BTreeSet<EpochKey>,
+) -> Vec<EpochKey> {
     let Some(second) = complete.iter().rev().nth(1) else {
         return Vec::new();
     };
     let is_old = |key: &&EpochKey| key.lineage == second.lineage && *key < second;
-    files.iter().filter(is_old).copied().collect()
+    files.into_iter().filter(is_old).copied().collect()
 }
 
 #[cfg(test)]

@@ -31,14 +31,19 @@ pub struct CheckpointDirectory {
     pub is_lost: bool,
 }
 
-/// Returns the names of this user's files.
+/// Returns the names of this user's files that are wanted.
 ///
-/// Other users could plant files in a shared directory, so theirs are ignored.
-fn listing(directory: &Path) -> Vec<String> {
+/// Other users could plant files in a shared directory, so theirs are ignored. Names are compared
+/// before stat(2) is called: the directory may have files of many workers.
+fn listing(directory: &Path, is_wanted: impl Fn(&str) -> bool) -> Vec<String> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    entries
-        .filter(|entry| entry.metadata().is_ok_and(|about| is_own(&about)))
-        .filter_map(|entry| entry.file_name().into_string().ok())
+    let named = entries.filter_map(|entry| {
+        let name = entry.file_name().into_string().ok();
+        Some((name.filter(|name| is_wanted(name))?, entry))
+    });
+    named
+        .filter(|(_, entry)| entry.metadata().is_ok_and(|about| is_own(&about)))
+        .map(|(name, _)| name)
         .collect()
 }
 
@@ -50,7 +55,12 @@ fn listing(directory: &Path) -> Vec<String> {
 pub fn decide_restart(config: &mut Config, workers: u32) {
     if config.restart == Restart::Auto
         && let Some(directory) = &config.disk
-        && epoch_files::has_complete_epoch(listing(directory).iter().map(String::as_str), workers)
+        && epoch_files::has_complete_epoch(
+            listing(directory, |name| EpochFileName::parse(name).is_some())
+                .iter()
+                .map(String::as_str),
+            workers,
+        )
     {
         config.restart = Restart::Always;
     }
@@ -148,7 +158,9 @@ impl CheckpointDirectory {
 
     /// Returns the checkpoints of which this worker has a file, the oldest first.
     pub fn keys(&self, worker: Worker) -> Vec<EpochKey> {
-        let names = listing(&self.directory);
+        let is_of_worker =
+            |name: &str| EpochFileName::parse(name).is_some_and(|parsed| parsed.worker == worker);
+        let names = listing(&self.directory, is_of_worker);
         epoch_files::epochs_of_worker(names.iter().map(String::as_str), worker)
     }
 
@@ -171,16 +183,16 @@ impl CheckpointDirectory {
 
     /// Removes incomplete files of a worker.
     pub fn remove_torn(&self, worker: Worker) {
-        let names = listing(&self.directory);
-        for torn in epoch_files::incomplete_files(names.iter().map(String::as_str), worker) {
+        let is_torn = |name: &str| !epoch_files::incomplete_files([name], worker).is_empty();
+        for torn in listing(&self.directory, is_torn) {
             let _ = fs::remove_file(self.directory.join(torn));
         }
     }
 
     /// Removes checkpoints and static data of all workers of a job, including incomplete files.
     pub fn remove_job(&self, lineage: u64) {
-        let names = listing(&self.directory);
-        for name in epoch_files::files_of_job(names.iter().map(String::as_str), lineage) {
+        let is_of_job = |name: &str| !epoch_files::files_of_job([name], lineage).is_empty();
+        for name in listing(&self.directory, is_of_job) {
             let _ = fs::remove_file(self.directory.join(name));
         }
     }
@@ -194,16 +206,16 @@ impl CheckpointDirectory {
             .into_iter()
             .map(epoch_files::prefix_of_job)
             .collect();
-        for name in listing(&self.directory) {
-            if prefixes.iter().any(|prefix| name.starts_with(prefix)) {
-                let _ = fs::remove_file(self.directory.join(name));
-            }
+        let is_earlier = |name: &str| prefixes.iter().any(|prefix| name.starts_with(prefix));
+        for name in listing(&self.directory, is_earlier) {
+            let _ = fs::remove_file(self.directory.join(name));
         }
     }
 
     /// Removes static data of a worker.
     pub fn remove_static(&self, worker: Worker) {
-        for name in static_file::of_worker(&listing(&self.directory), worker) {
+        let is_static = |name: &str| static_file::is_of_worker(name, worker);
+        for name in listing(&self.directory, is_static) {
             let _ = fs::remove_file(self.directory.join(name));
         }
     }

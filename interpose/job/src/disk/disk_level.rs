@@ -43,6 +43,11 @@ pub struct DiskLevel {
     pub cut: Instant,
     /// Checkpoints of which this worker has a file or is writing one.
     pub own_keys: BTreeSet<EpochKey>,
+    /// Files of this worker in the directory; `None` if they are unknown.
+    ///
+    /// Known after the first removal of old files. The directory has files of all workers, so it is
+    /// not read again at each checkpoint.
+    pub files: Option<BTreeSet<EpochKey>>,
     /// Checkpoints of which all workers have whole files.
     pub complete_keys: BTreeSet<EpochKey>,
     /// Reason why this worker's last file could not be written.
@@ -89,6 +94,7 @@ impl DiskLevel {
             due: None,
             cut: Instant::now(),
             own_keys: BTreeSet::new(),
+            files: None,
             complete_keys: BTreeSet::new(),
             trouble: None,
             is_trouble_reported: false,
@@ -147,6 +153,7 @@ impl DiskLevel {
             }
             Err(error) => {
                 self.own_keys.remove(&key);
+                self.files = None;
                 // A file that `Writer::stop` has abandoned is no trouble. If the directory is lost,
                 // the job ends.
                 let is_trouble = error.kind() != ErrorKind::Interrupted;
@@ -202,8 +209,11 @@ impl DiskLevel {
         if !self.places.may_change() {
             return;
         }
-        let expendable =
-            epoch_files::obsolete_epochs(&self.places.keys(worker), &self.complete_keys);
+        let read = || BTreeSet::from_iter(self.places.keys(worker));
+        let files = self.files.get_or_insert_with(read);
+        files.extend(&self.own_keys);
+        let expendable = epoch_files::obsolete_epochs(&*files, &self.complete_keys);
+        files.retain(|key| !expendable.contains(key));
         self.places.remove(worker, &expendable);
         self.own_keys.retain(|key| !expendable.contains(key));
         while self.complete_keys.len() > 2 {

@@ -50,13 +50,10 @@ pub fn path(directory: &Path, lineage: u64, term: u64, worker: Worker) -> PathBu
     ))
 }
 
-/// Returns the files of a worker in a list of names, including incomplete files.
-pub fn of_worker(listing: &[String], worker: Worker) -> impl Iterator<Item = &String> {
-    let ending = ending(worker);
-    let belongs = move |name: &&String| {
-        name.starts_with(PREFIX) && name.trim_end_matches(PARTIAL_SUFFIX).ends_with(&ending)
-    };
-    listing.iter().filter(belongs)
+/// True if this is the name of a worker's file, which may be incomplete.
+pub fn is_of_worker(name: &str, worker: Worker) -> bool {
+    let whole = name.trim_end_matches(PARTIAL_SUFFIX);
+    name.starts_with(PREFIX) && whole.ends_with(&ending(worker))
 }
 
 /// File that is being written.
@@ -247,8 +244,13 @@ mod tests {
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .collect();
-        assert_eq!(of_worker(&names, Worker(3)).count(), 1);
-        assert_eq!(of_worker(&names, Worker(30)).count(), 0);
+        let count = |worker| {
+            names
+                .iter()
+                .filter(|name| is_of_worker(name, worker))
+                .count()
+        };
+        assert_eq!((count(Worker(3)), count(Worker(30))), (1, 0));
         let mut bytes = std::fs::read(&file).unwrap();
         bytes[PREAMBLE] ^= 1;
         std::fs::write(&file, bytes).unwrap();
