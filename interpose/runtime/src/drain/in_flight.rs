@@ -26,21 +26,27 @@ const REPORT_DELAY: Duration = Duration::from_secs(5);
 
 /// Returns the workers whose messages have not all arrived, with the numbers of these messages.
 ///
-/// Only the workers that have sent messages are looked up.
-fn late_messages(
-    rt: &Runtime,
-    bookmarks: &BTreeMap<Worker, Bookmark>,
-) -> impl Iterator<Item = (Worker, i64)> {
-    let late = |(&worker, bookmark): (&Worker, &Bookmark)| {
-        let received = requests::table(rt).received.get(worker);
-        let missing = bookmark.sent.wrapping_sub(received) as i64;
-        (missing != 0).then_some((worker, missing))
-    };
-    bookmarks.iter().filter_map(late)
+/// Only workers with messages are looked up. A number is negative if more messages have arrived
+/// than the worker has sent, which is a defect.
+fn late_messages(rt: &Runtime, bookmarks: &BTreeMap<Worker, Bookmark>) -> Vec<(Worker, i64)> {
+    let received = &requests::table(rt).received;
+    let missing = |sent: u64, worker| sent.wrapping_sub(received.get(worker)) as i64;
+    let announced = bookmarks
+        .iter()
+        .map(|(&worker, bookmark)| (worker, missing(bookmark.sent, worker)));
+    let unannounced = received.used().map(|(worker, _)| worker);
+    let unannounced = unannounced
+        .filter(|worker| !bookmarks.contains_key(worker))
+        .map(|worker| (worker, missing(0, worker)));
+    let late = announced
+        .chain(unannounced)
+        .filter(|&(_, missing)| missing != 0);
+    late.collect()
 }
 
 fn report_late_messages(rt: &Runtime, bookmarks: &BTreeMap<Worker, Bookmark>) {
     let missing: Vec<String> = late_messages(rt, bookmarks)
+        .into_iter()
         .map(|(worker, missing)| format!("{missing} from worker {worker}"))
         .collect();
     let receives = requests::active(rt, |kind| {
@@ -64,7 +70,7 @@ pub fn drain(rt: &Runtime, bookmarks: &BTreeMap<Worker, Bookmark>) -> Result<(),
     let synchronous = requests::synchronous::pending(rt);
     receive_matched(rt)?;
     let mut report_at = Some(Instant::now() + REPORT_DELAY);
-    while late_messages(rt, bookmarks).next().is_some() {
+    while !late_messages(rt, bookmarks).is_empty() {
         if report_at.is_some_and(|time| Instant::now() >= time) {
             report_at = None;
             report_late_messages(rt, bookmarks);
