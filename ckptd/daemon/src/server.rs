@@ -8,11 +8,12 @@ use crate::daemon_socket::{Socket, default_socket, own_uid, take_socket};
 use crate::pool::Rules;
 use std::io::{self, ErrorKind, Write};
 use std::net::{SocketAddr, TcpListener};
+use std::ops::RangeInclusive;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use understudy_sockets::{Poller, Ready, Registry, Source};
+use understudy_sockets::{Poller, Ready, Registry, Source, listen};
 use understudy_wire::auth;
 use understudy_wire::io::Interest;
 
@@ -26,12 +27,14 @@ const MAX_UNAUTHENTICATED: usize = 64;
 const MAX_ACCEPTS_PER_TURN: usize = 32;
 
 /// Options of the daemon.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Options {
     /// Path of the socket; `None` for the default path.
     pub socket: Option<PathBuf>,
     /// Address for clients of other nodes, which must have a token.
     pub listen: Option<SocketAddr>,
+    /// Ports of which one is used if `listen` has the port 0.
+    pub ports: RangeInclusive<u16>,
     /// The file of tokens.
     pub token_file: Option<PathBuf>,
     /// Loopback address for requests of metrics.
@@ -83,7 +86,8 @@ pub fn serve(options: &Options, ready: &mut dyn Write) -> Result<(), StartError>
     let shutdown = shutdown_socket(options.until_stdin_ends).map_err(StartError::system(
         "cannot handle signals or standard input",
     ))?;
-    let (remote, metrics) = (listener(options.listen)?, listener(options.metrics)?);
+    let remote = listener(options.listen, &options.ports)?;
+    let metrics = listener(options.metrics, &(0..=0))?;
     let _ = writeln!(ready, "socket {}", path.display());
     for (what, listener) in [("tcp", &remote), ("metrics", &metrics)] {
         if let Some(address) = listener
@@ -144,12 +148,22 @@ fn shutdown_socket(until_stdin_ends: bool) -> std::io::Result<UnixStream> {
     Ok(shutdown)
 }
 
-fn listener(address: Option<SocketAddr>) -> Result<Option<TcpListener>, StartError> {
+/// Listens at an address; one with port 0 gets one of these ports.
+fn listener(
+    address: Option<SocketAddr>,
+    ports: &RangeInclusive<u16>,
+) -> Result<Option<TcpListener>, StartError> {
     let Some(address) = address else {
         return Ok(None);
     };
-    let failed = || StartError::system(format!("cannot listen on {address}"));
-    let listener = TcpListener::bind(address).map_err(failed())?;
+    let ports = match address.port() {
+        0 => ports.clone(),
+        port => port..=port,
+    };
+    let (first, last) = (ports.start(), ports.end());
+    let at = format!("cannot listen on {address}, ports {first} to {last}");
+    let failed = || StartError::system(at.clone());
+    let listener = listen(address.ip(), &ports).map_err(failed())?;
     listener.set_nonblocking(true).map_err(failed())?;
     Ok(Some(listener))
 }

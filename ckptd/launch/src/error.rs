@@ -1,6 +1,7 @@
 //! Errors of the processes of the launcher.
 
 use std::io;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use understudy_catalogue::message;
 use understudy_formats::private_directories;
@@ -36,6 +37,15 @@ pub enum Error {
     /// The leader on the job's first node cannot be reached.
     #[error("{}", message::leader_not_reached(.0))]
     NoLeader(io::Error),
+    /// UNDERSTUDY_PORTS is malformed.
+    #[error("{0}")]
+    WrongPorts(String),
+    /// The leader cannot listen at any of these ports.
+    #[error("{}", message::no_free_port(ports.start(), ports.end(), source))]
+    NoPort {
+        ports: RangeInclusive<u16>,
+        source: io::Error,
+    },
     /// The peer is another build of ckptd with another protocol.
     #[error("{}", message::CKPTD_BUILD)]
     Build,

@@ -10,11 +10,12 @@ use super::fault::{self, Fault};
 use super::values::{
     DEFAULT_NODE_TIMEOUT, Fabric, InitEndRule, Interval, JournalLimit, Require, Restart, Scheme,
     SharedPages, StaticData, Threads, TrialReplay, fabric, hang_after, init_end, interval,
-    journal_limit, new_phase, node_timeout, number, require, restart, scheme, shared_pages, switch,
-    threads, tracking, trial_replay,
+    journal_limit, new_phase, node_timeout, number, ports, require, restart, scheme, shared_pages,
+    switch, threads, tracking, trial_replay,
 };
 use crate::setting::{SECRET, Setting, value_of};
 use crate::settings_table::SETTINGS;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 use understudy_catalogue::message;
@@ -97,6 +98,8 @@ pub struct Config {
     /// Faults that are injected for tests.
     pub faults: Vec<Fault>,
 }
+
+const PORTS: &str = "UNDERSTUDY_PORTS";
 
 type Parse = fn(&mut Config, &str) -> Result<(), String>;
 
@@ -239,6 +242,8 @@ const VALUES: &[(&str, Parse)] = &[
         config.node_timeout = node_timeout(text)?;
         Ok(())
     }),
+    // The leader and the daemon read the ports by themselves.
+    (PORTS, |_, text| ports(text).map(drop)),
     ("UNDERSTUDY_DAEMON", |config, text| {
         config.daemon = Some(DaemonAddress::parse(text)?);
         Ok(())
@@ -269,6 +274,16 @@ const VALUES: &[(&str, Parse)] = &[
         Ok(())
     }),
 ];
+
+/// Returns the ports at which a job listens for other hosts; `0..=0` for any port.
+///
+/// # Errors
+/// Fails with a message about a malformed range.
+pub fn ports_of(lookup: impl Fn(&str) -> Option<String>) -> Result<RangeInclusive<u16>, String> {
+    value_of(PORTS, lookup).map_or(Ok(0..=0), |text| {
+        ports(&text).map_err(|why| message::bad_setting(PORTS, why).to_string())
+    })
+}
 
 impl Default for Config {
     fn default() -> Config {

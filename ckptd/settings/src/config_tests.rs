@@ -284,3 +284,16 @@ fn no_option_can_only_set_its_default() {
         "options with a value are needed: {useless:?}"
     );
 }
+
+#[test]
+fn ports_are_a_range_without_port_0() {
+    let ports = |text: &str| ports_of(|_| Some(text.to_owned()));
+    assert_eq!(ports(""), Ok(0..=0));
+    assert_eq!(ports("50000-50099"), Ok(50000..=50099));
+    assert_eq!(ports("1-65535"), Ok(1..=65535));
+    for wrong in ["50000", "0-9", "9-8", "1-65536", "-", "a-b", "1-2-3"] {
+        let refused = ports(wrong).unwrap_err();
+        assert!(refused.contains(wrong), "{refused}");
+        assert_eq!(read("UNDERSTUDY_PORTS", wrong).err(), Some(refused));
+    }
+}

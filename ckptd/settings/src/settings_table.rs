@@ -223,6 +223,14 @@ pub const SETTINGS: &[Setting] = &[
         form: Form::Value("TIME"),
     },
     Setting {
+        variable: "UNDERSTUDY_PORTS",
+        default: "any",
+        meaning: "Range of TCP ports (`50000-50099`) to which other hosts of the job connect, on \
+            the first host: its node manager listens at the first free one, and so does the \
+            daemon of `understudy run`. The MPI library has settings of its own for its ports",
+        form: Form::Value("FIRST-LAST"),
+    },
+    Setting {
         variable: "UNDERSTUDY_DAEMON",
         default: "none",
         meaning: "Daemon that may choose the spare for a failed worker: path of its socket, or \

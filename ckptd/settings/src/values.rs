@@ -1,6 +1,7 @@
 //! Values of settings, and their text forms.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 use understudy_formats::duration::parse_duration;
 use understudy_formats::pages::Tracking;
@@ -355,6 +356,15 @@ pub(super) fn node_timeout(text: &str) -> Result<Duration, String> {
         )),
         None => Err(format!("`{text}` is not a time (`60s`, `2m`)")),
     }
+}
+
+/// Parses a range of ports.
+pub(super) fn ports(text: &str) -> Result<RangeInclusive<u16>, String> {
+    let range = text.split_once('-').and_then(|(first, last)| {
+        let (first, last) = (first.parse().ok()?, last.parse().ok()?);
+        (1 <= first && first <= last).then_some(first..=last)
+    });
+    range.ok_or_else(|| format!("`{text}` is not a range of ports, such as `50000-50099`"))
 }
 
 pub(super) fn tracking(text: &str) -> Result<Tracking, String> {

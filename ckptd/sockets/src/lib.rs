@@ -1,11 +1,13 @@
-//! Sockets of the tools: readiness of many descriptors, and the user behind a connection.
+//! Sockets of the tools: readiness of many descriptors, the user behind a connection, and ports.
 //!
 //! The ranks' library does not use this crate.
 
+mod listening;
 mod local_peer;
 #[cfg(test)]
 mod other_user;
 mod poller;
 
+pub use listening::{listen, listen_everywhere};
 pub use local_peer::is_other_user;
 pub use poller::{Poller, RETRY, Ready, Registry, Source};

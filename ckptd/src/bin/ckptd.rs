@@ -15,6 +15,7 @@ use understudy_launch::guardian::{self, Program};
 use understudy_launch::starter::{self, Plan, RankOrder};
 use understudy_launch::{self as launch, Environment, Streams, manager, preload_library};
 use understudy_pmi::{MpiKind, MpiLibrary};
+use understudy_settings::ports_of;
 use understudy_sockets::is_other_user;
 
 /// Processes beside an understudy job: a node's daemon, and the output relay of a rank.
@@ -113,7 +114,8 @@ struct Serve {
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
 
-    /// Listen for other nodes as well; their clients need a token.
+    /// Listen for other nodes as well; their clients need a token. Port 0 is one of
+    /// UNDERSTUDY_PORTS, or any port.
     #[arg(long, value_name = "ADDRESS:PORT", requires = "token_file")]
     listen: Option<SocketAddr>,
 
@@ -264,9 +266,17 @@ fn write_manual(dir: &Path) -> ExitCode {
 fn serve(options: Serve) -> ExitCode {
     let filter = env_logger::Env::new().filter_or("UNDERSTUDY_LOG", "info");
     env_logger::Builder::from_env(filter).init();
+    let ports = match ports_of(|name| std::env::var(name).ok()) {
+        Ok(ports) => ports,
+        Err(why) => {
+            eprintln!("ckptd: {why}");
+            return ExitCode::FAILURE;
+        }
+    };
     let options = daemon::Options {
         socket: options.socket,
         listen: options.listen,
+        ports,
         token_file: options.token_file,
         metrics: options.metrics,
         most_spares: options.most_spares,

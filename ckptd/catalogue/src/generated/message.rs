@@ -1256,8 +1256,19 @@ pub fn leader_not_reached(error: impl Display) -> impl Display {
         write!(
             out,
             "the leader of the job (in a node manager, a process of ckptd) cannot be \
-             reached: {error}; let hosts of the job reach each other over TCP, on any \
-             port [leader-not-reached]"
+             reached: {error}; let hosts of the job reach the first host over TCP, on \
+             any port or on those of UNDERSTUDY_PORTS [leader-not-reached]"
+        )
+    })
+}
+
+pub fn no_free_port(first: impl Display, last: impl Display, error: impl Display) -> impl Display {
+    from_fn(move |out| {
+        write!(
+            out,
+            "this host cannot listen for the other hosts of the job at a port from \
+             {first} to {last} (UNDERSTUDY_PORTS): {error}; name a range with free ports \
+             [no-free-port]"
         )
     })
 }

@@ -1352,9 +1352,21 @@ pub static CATALOGUE: &[Message] = &[
     Message {
         identifier: "leader-not-reached",
         text: "the leader of the job (in a node manager, a process of ckptd) cannot be \
-         reached: {error}; let hosts of the job reach each other over TCP, on any port",
+         reached: {error}; let hosts of the job reach the first host over TCP, on any \
+         port or on those of UNDERSTUDY_PORTS",
         cause: "a firewall, or a host name that other hosts cannot resolve",
-        remedy: "let hosts of the job reach each other over TCP, on any port",
+        remedy: "let hosts of the job reach the first host over TCP, or name the ports that the \
+         firewall permits (UNDERSTUDY_PORTS)",
+        status: None,
+        level: None,
+    },
+    Message {
+        identifier: "no-free-port",
+        text: "this host cannot listen for the other hosts of the job at a port from {first} \
+         to {last} (UNDERSTUDY_PORTS): {error}; name a range with free ports",
+        cause: "other programs, such as other jobs on this host, use all ports of the range, or \
+         the range is reserved for root",
+        remedy: "name a larger range of ports above 1023, and open it in the firewall",
         status: None,
         level: None,
     },

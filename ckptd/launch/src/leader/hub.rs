@@ -11,10 +11,11 @@ mod hub_tests;
 use crate::messages::{GREETING, Greeting, LeaderToNode, Link, NodeToLeader, Order, Report};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
+use std::net::{IpAddr, TcpListener, TcpStream};
+use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 use understudy_protocol::{PeerSilence, SilenceChange, SilenceLimits};
-use understudy_sockets::{Ready, Registry, Source, is_other_user};
+use understudy_sockets::{Ready, Registry, Source, is_other_user, listen_everywhere};
 use understudy_wire::auth::{self, ProofPurpose};
 use understudy_wire::io::Interest;
 
@@ -77,13 +78,17 @@ pub struct Hub {
 }
 
 impl Hub {
-    /// Listens at any port, on all addresses.
+    /// Listens at the first free one of these ports, on all addresses.
     ///
     /// # Errors
     /// Errors of bind(2), listen(2) and epoll_ctl(2).
-    pub fn new(token: Vec<u8>, limits: SilenceLimits, registry: &Registry) -> io::Result<Hub> {
-        let listener = TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0))
-            .or_else(|_| TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)))?;
+    pub fn new(
+        token: Vec<u8>,
+        limits: SilenceLimits,
+        registry: &Registry,
+        ports: &RangeInclusive<u16>,
+    ) -> io::Result<Hub> {
+        let listener = listen_everywhere(ports)?;
         listener.set_nonblocking(true)?;
         Ok(Hub {
             listener: Source::new(registry, listener, Interest::READ)?,

@@ -22,7 +22,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use understudy_catalogue::{exit_status, message};
 use understudy_protocol::{GuardianLimits, JOIN_TIMEOUT, SilenceLimits};
-use understudy_settings::Config;
+use understudy_settings::{Config, ports_of};
 use understudy_sockets::{RETRY, Registry, Source};
 use understudy_wire::io::Interest;
 use understudy_wire::line::{LineListener, ManagerRole};
@@ -62,8 +62,7 @@ pub fn manage(
             match &duty {
                 ManagerDuty::Lead { token, others } => {
                     node.role = ManagerRole::Leader;
-                    let limits = SilenceLimits::new(config.node_timeout);
-                    let hub = Hub::new(token.clone(), limits, node.registry());
+                    let hub = listen(token, &node, &config);
                     lead(&mut node, &config, hub, others, starter)
                 }
                 ManagerDuty::Follow {
@@ -98,6 +97,14 @@ fn read_settings() -> Config {
         hang_after: None,
         ..Config::default()
     })
+}
+
+/// Listens for the managers of the other nodes.
+fn listen(token: &[u8], node: &NodeState, config: &Config) -> Result<Hub, Error> {
+    let limits = SilenceLimits::new(config.node_timeout);
+    let ports = ports_of(|name| std::env::var(name).ok()).map_err(Error::WrongPorts)?;
+    Hub::new(token.to_vec(), limits, node.registry(), &ports)
+        .map_err(|source| Error::NoPort { ports, source })
 }
 
 /// Receives the signals that request a checkpoint, which would otherwise kill this process.
@@ -162,17 +169,19 @@ fn exchange(leader: &mut JobLeader, node: &mut NodeState, others: &mut dyn FnMut
 fn lead(
     node: &mut NodeState,
     config: &Config,
-    hub: io::Result<Hub>,
+    hub: Result<Hub, Error>,
     others: &[String],
     mut starter: Messages<File>,
 ) -> Result<i32, Error> {
-    let failed = || Error::system("a socket for other nodes");
-    let mut hub = hub.map_err(failed())?;
+    let mut hub = hub?;
     let mut leader = JobLeader::new(node.host(), config, node.survives_guardians());
     let send = |message| {
         write_message(&mut io::stdout(), &message).map_err(Error::system("standard output"))
     };
-    send(LeaderToStarter::Port(hub.port().map_err(failed())?))?;
+    let port = hub.port();
+    send(LeaderToStarter::Port(
+        port.map_err(Error::system("a socket for other nodes"))?,
+    ))?;
     let mut starter_pipe = register_starter(&starter, node.registry())?;
     while !(node.is_deserted() && leader.is_deserted()) {
         let limit = [leader.limit(), hub.limit()].into_iter().flatten().min();

@@ -2,6 +2,7 @@
 //!
 //! A loss of all replicas of a worker is reported, and ends the job.
 
+mod host_networks;
 mod hosts;
 mod redundancy;
 mod remote_hangs;

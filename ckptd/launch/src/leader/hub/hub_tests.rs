@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::manager::Follower;
+use std::net::Ipv4Addr;
 use understudy_messages::JobOrder;
 use understudy_protocol::HEARTBEAT_INTERVAL;
 use understudy_sockets::Poller;
@@ -12,7 +13,7 @@ const NODE_TIMEOUT: Duration = Duration::from_secs(5);
 fn hub() -> (Poller, Hub) {
     let poller = Poller::new().expect("a poller");
     let limits = SilenceLimits::new(NODE_TIMEOUT);
-    let hub = Hub::new(TOKEN.to_vec(), limits, poller.registry()).expect("a socket");
+    let hub = Hub::new(TOKEN.to_vec(), limits, poller.registry(), &(0..=0)).expect("a socket");
     (poller, hub)
 }
 

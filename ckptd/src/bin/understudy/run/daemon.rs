@@ -19,6 +19,8 @@ use tempfile::TempDir;
 use understudy_daemon::default_socket;
 use understudy_wire::client::{Client, DaemonAddress};
 
+/// Setting that the daemon has from this program's options or files.
+const PORTS: &str = "UNDERSTUDY_PORTS";
 /// Maximum time in which a running daemon must answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(200);
 
@@ -128,6 +130,8 @@ fn start(request: &DaemonRequest<'_>) -> Result<Daemon, String> {
                 "--token-file",
             ]);
             command.arg(&token);
+            let ports = request.settings.get(PORTS);
+            command.envs(ports.map(|ports| (PORTS, ports)));
             Some(token)
         }
     };
