@@ -1,8 +1,13 @@
 //! Listening sockets at ports of a range.
 
+use rustix::net::sockopt::{set_ipv6_v6only, set_socket_reuseaddr};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
 use std::io::{self, ErrorKind};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::ops::RangeInclusive;
+
+/// Limit of connections that are not accepted yet.
+const BACKLOG: i32 = 128;
 
 /// Listens on all addresses of this host, at the first free port of a range.
 ///
@@ -25,12 +30,30 @@ pub fn listen_everywhere(ports: &RangeInclusive<u16>) -> io::Result<TcpListener>
 pub fn listen(address: IpAddr, ports: &RangeInclusive<u16>) -> io::Result<TcpListener> {
     let mut last = ErrorKind::AddrInUse.into();
     for port in ports.clone() {
-        match TcpListener::bind((address, port)) {
+        match listen_at(SocketAddr::new(address, port)) {
             Err(error) if is_taken(&error) => last = error,
             outcome => return outcome,
         }
     }
     Err(last)
+}
+
+/// Listens as [`TcpListener::bind`] does, at `::` for IPv4, too.
+///
+/// The system's default (`net.ipv6.bindv6only`) may exclude IPv4.
+fn listen_at(address: SocketAddr) -> io::Result<TcpListener> {
+    let family = match address {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    };
+    let socket = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    if address.is_ipv6() {
+        set_ipv6_v6only(&socket, false)?;
+    }
+    set_socket_reuseaddr(&socket, true)?;
+    bind(&socket, &address)?;
+    rustix::net::listen(&socket, BACKLOG)?;
+    Ok(socket.into())
 }
 
 /// True if another port may be free.

@@ -10,6 +10,10 @@ fn a_job_without_a_free_port_names_the_range() {
         return;
     }
     let hosts = Hosts::new(&[1, 2]).expect("possible");
+    // By default, a socket at `::` excludes IPv4 on this host.
+    let exclude = "echo 1 > /proc/sys/net/ipv6/bindv6only";
+    let excluded = hosts.on(0, &["sh", "-c", exclude]).status();
+    assert!(excluded.is_ok_and(|status| status.success()));
     let work = daemon_process::private_directory();
     paths::wait_for_turn();
     let heat = paths::example("heat2d").to_string_lossy().into_owned();
