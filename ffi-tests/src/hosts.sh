@@ -5,8 +5,10 @@
 # directory. The namespaces have no names outside. The script of the first host
 # ends at the end of its standard input, and all namespaces end with that script.
 #
-#   hosts.sh first DIRECTORY PREFIX COUNT    hosts PREFIX1 … PREFIXcount
-#   hosts.sh other DIRECTORY NAME            one of them, started by the first
+#   hosts.sh first DIRECTORY PREFIX COUNT NETWORK    hosts PREFIX1 … PREFIXcount
+#   hosts.sh other DIRECTORY NAME                    one of them, started by the first
+#
+# NETWORK is the beginning of the addresses, such as 10.77.0. or fd77::.
 #
 # To be run in new namespaces (network, host name, mounts, processes). The first
 # host's network has the bridge that joins all hosts. The first host's PID
@@ -35,10 +37,16 @@ if [ "$part" = other ]; then
     exec sleep infinity
 fi
 
+network=$5
+case $network in
+    # Without nodad an address could not be used for a second.
+    *:*) length="64 nodad" ;;
+    *) length=24 ;;
+esac
 mkdir "$directory/tmp" "$directory/groups"
 echo "127.0.0.1 localhost" > "$directory/hosts"
 for number in $(seq "$4"); do
-    echo "10.77.0.$number $name$number" >> "$directory/hosts"
+    echo "$network$number $name$number" >> "$directory/hosts"
 done
 cat > "$directory/agent" <<AGENT
 #!/bin/sh
@@ -53,7 +61,8 @@ settle "${name}1"
 # By default, a bridge has the lowest address of its ports. If a host with that address is lost,
 # the other hosts would send to the old address until their ARP entries are out of date.
 ip link add bridge address 02:00:0a:4d:00:01 type bridge
-ip addr add 10.77.0.1/24 dev bridge
+# shellcheck disable=SC2086
+ip addr add "${network}1"/$length dev bridge
 ip link set bridge up
 for number in $(seq 2 "$4"); do
     host=$name$number
@@ -63,7 +72,7 @@ for number in $(seq 2 "$4"); do
     read -r _ < "$directory/$host.ready"
     ip link add "to$number" type veth peer name eth0 netns $!
     ip link set "to$number" master bridge up
-    nsenter --net=/proc/$!/ns/net sh -c "ip addr add 10.77.0.$number/24 dev eth0 && ip link set eth0 up"
+    nsenter --net=/proc/$!/ns/net sh -c "ip addr add $network$number/$length dev eth0 && ip link set eth0 up"
 done
 echo ready
 read -r _ || true

@@ -7,7 +7,7 @@ mod start;
 
 use crate::JOB_LIMIT;
 use crate::kill::{Kill, Trigger};
-use crate::namespace_hosts::Hosts;
+use crate::namespace_hosts::{Hosts, IPV4};
 use crate::paths::{self, Launcher};
 use crate::processes;
 use crate::slurm_allocation::{Allocation, SlurmCommands};
@@ -90,6 +90,7 @@ pub struct Job {
     slurm_order: Option<(Trigger, &'static [&'static str], &'static str)>,
     mpich: bool,
     slots: Vec<u32>,
+    network: &'static str,
     racks: Vec<u32>,
     by: String,
     tcp: bool,
@@ -130,6 +131,7 @@ impl Job {
             slurm_order: None,
             mpich: false,
             slots: Vec::new(),
+            network: IPV4,
             racks: Vec::new(),
             by: "slot".to_owned(),
             tcp: false,
@@ -327,6 +329,12 @@ impl Job {
     /// Ranks fill the first host, then the second, and so on.
     pub fn hosts(mut self, slots: &[u32]) -> Job {
         self.slots = slots.to_owned();
+        self
+    }
+
+    /// Gives the hosts other addresses ([`Hosts::on_network`]).
+    pub fn network(mut self, network: &'static str) -> Job {
+        self.network = network;
         self
     }
 

@@ -11,6 +11,11 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+/// Beginning of the addresses of hosts with IPv4.
+pub const IPV4: &str = "10.77.0.";
+/// Beginning of the addresses of hosts that have IPv6 only, except for loopback.
+pub const IPV6: &str = "fd77::";
+
 /// Script that runs in the namespaces and keeps them alive.
 const SCRIPT: &str = include_str!("hosts.sh");
 /// Options of unshare(1): new namespaces of the first host.
@@ -40,6 +45,14 @@ impl Hosts {
     /// # Errors
     /// Fails with the system's message if namespaces are not permitted or a tool is missing.
     pub fn new(slots: &[u32]) -> Result<Hosts, String> {
+        Hosts::on_network(slots, IPV4)
+    }
+
+    /// Creates hosts whose addresses begin with `network`, such as [`IPV6`].
+    ///
+    /// # Errors
+    /// As for [`Hosts::new`].
+    pub fn on_network(slots: &[u32], network: &str) -> Result<Hosts, String> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
         let script = directory.path().join("hosts.sh");
@@ -53,7 +66,7 @@ impl Hosts {
         command.args(UNSHARE).arg("sh").arg(script).arg("first");
         command
             .arg(directory.path())
-            .args([&prefix, &slots.len().to_string()])
+            .args([&prefix, &slots.len().to_string(), network])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());

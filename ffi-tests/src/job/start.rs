@@ -95,8 +95,8 @@ impl Job {
             std::process::id(),
             COUNT.fetch_add(1, Ordering::Relaxed)
         );
-        let hosts =
-            (!self.slots.is_empty()).then(|| Hosts::new(&self.slots).expect("there can be hosts"));
+        let hosts = (!self.slots.is_empty())
+            .then(|| Hosts::on_network(&self.slots, self.network).expect("there can be hosts"));
         if let Some(hosts) = hosts.as_ref().filter(|_| self.has_domain_file()) {
             let file = root.path().join("racks");
             let line = |(host, rack): (usize, &u32)| format!("{} rack{rack}\n", hosts.name(host));

@@ -3,6 +3,7 @@
 //! A list is `a:2,b:2`; a file has lines such as `a slots=2`.
 
 use crate::Error;
+use std::net::Ipv6Addr;
 use std::path::Path;
 use understudy_numbers::Guardian;
 
@@ -42,7 +43,7 @@ impl std::str::FromStr for RankOrder {
 pub fn hosts_of_list(list: &str) -> Result<Vec<Host>, Error> {
     let mut hosts = Vec::new();
     for item in list.split(',').filter(|item| !item.is_empty()) {
-        let (name, slots) = item.split_once(':').unwrap_or((item, "1"));
+        let (name, slots) = split_host(item);
         add(&mut hosts, name, slots)?;
     }
     Ok(hosts)
@@ -67,11 +68,23 @@ pub fn hosts_of_text(text: &str) -> Result<Vec<Host>, Error> {
         let line = line.split('#').next().unwrap_or_default();
         let mut words = line.split_whitespace();
         let Some(first) = words.next() else { continue };
-        let (name, given) = first.split_once(':').unwrap_or((first, "1"));
+        let (name, given) = split_host(first);
         let slots = words.find_map(|word| word.strip_prefix("slots="));
         add(&mut hosts, name, slots.unwrap_or(given))?;
     }
     Ok(hosts)
+}
+
+/// Splits `a:2`, `[fd00::1]:2`, `a` or `fd00::1` into a name and a number of slots.
+fn split_host(item: &str) -> (&str, &str) {
+    let is_address = |text: &str| text.parse::<Ipv6Addr>().is_ok();
+    let unbracketed = item.strip_prefix('[');
+    let alone = unbracketed.and_then(|item| item.strip_suffix(']'));
+    match unbracketed.and_then(|item| item.split_once("]:")) {
+        Some((name, slots)) if is_address(name) => (name, slots),
+        _ if is_address(alone.unwrap_or(item)) => (alone.unwrap_or(item), "1"),
+        _ => item.split_once(':').unwrap_or((item, "1")),
+    }
 }
 
 pub(super) fn add(hosts: &mut Vec<Host>, name: &str, slots: &str) -> Result<(), Error> {
@@ -151,6 +164,11 @@ mod tests {
             hosts_of_list("a,b,a").expect("good"),
             hosts(&[("a", 2), ("b", 1)])
         );
+        assert_eq!(
+            hosts_of_list("fd00::1,[fd00::2],[fd00::3]:2").expect("good"),
+            hosts(&[("fd00::1", 1), ("fd00::2", 1), ("fd00::3", 2)])
+        );
+        assert!(hosts_of_list("[fd00::3]:").is_err() && hosts_of_list("[a]:2x").is_err());
         assert!(
             hosts_of_list("a:two").is_err()
                 && hosts_of_list("-oProxyCommand=x").is_err()

@@ -19,7 +19,7 @@ use crate::spawn_thread::spawn_thread;
 use crate::tied_child::die_with_parent;
 use parking_lot::Mutex;
 use std::io::{self, Read};
-use std::net::{ToSocketAddrs, UdpSocket};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::process::CommandExt;
@@ -29,6 +29,7 @@ use std::time::Duration;
 use understudy_catalogue::{exit_status, message};
 use understudy_formats::host::host_name;
 use understudy_numbers::Guardian;
+use understudy_sockets::{is_own_address, source_addresses};
 use understudy_wire::auth;
 use understudy_wire::io::{Interest, wait_ready};
 
@@ -170,29 +171,16 @@ fn is_here(name: &str, own_host: &str) -> bool {
         || name == own_host
         || short(name) == short(own_host)
         || std::env::var("SLURMD_NODENAME").is_ok_and(|node| node == name)
+        || name.parse().is_ok_and(is_own_address)
 }
 
 /// Returns addresses at which a host can reach the leader.
 ///
-/// The first is the local address of the route to the host, and the second is this host's name.
+/// The first are the local addresses of the routes to the host, and the last is this host's name.
 fn addresses(host: &str, own_host: &str, port: u16) -> Vec<String> {
-    let source_address = || -> io::Result<String> {
-        let to = (host, 9)
-            .to_socket_addrs()?
-            .next()
-            .ok_or(io::ErrorKind::NotFound)?;
-        let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
-        let socket = UdpSocket::bind(any)?;
-        // Connecting a UDP socket sends nothing.
-        socket.connect(to)?;
-        let mut address = socket.local_addr()?;
-        address.set_port(port);
-        Ok(address.to_string())
-    };
-    source_address()
-        .into_iter()
-        .chain([format!("{own_host}:{port}")])
-        .collect()
+    let addresses = source_addresses(host).into_iter();
+    let addresses = addresses.map(|address| SocketAddr::new(address, port).to_string());
+    addresses.chain([format!("{own_host}:{port}")]).collect()
 }
 
 /// Starts `ckptd node` on a host.

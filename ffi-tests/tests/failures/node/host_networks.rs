@@ -1,7 +1,9 @@
 //! Networks between hosts, which are namespaces of one machine.
 
-use ffi_tests::namespace_hosts::Hosts;
-use ffi_tests::{daemon_process, paths};
+use super::hosts::{assert_good, spread};
+use ffi_tests::namespace_hosts::{Hosts, IPV6};
+use ffi_tests::native_runs::native;
+use ffi_tests::{Launcher, Trigger, daemon_process, paths, programs};
 
 /// Other hosts connect to two ports of the first host: the leader's and the daemon's.
 #[test]
@@ -37,4 +39,62 @@ fn a_job_without_a_free_port_names_the_range() {
         assert_eq!(output.status.success(), expected.is_empty());
         assert!(said.contains(expected));
     }
+}
+
+#[test]
+fn a_host_with_ipv6_only_may_be_lost() {
+    if !Hosts::are_possible() {
+        return;
+    }
+    let case = programs::short_heat2d();
+    let undisturbed = native(spread(case.job()));
+    let job = spread(case.job())
+        .launched_by(Launcher::Ckptd)
+        .network(IPV6);
+    let outcome = job.lose_host(Trigger::Lines(15), 1).run();
+    assert_good(&outcome, &undisturbed, &case, &[2, 3]);
+}
+
+/// `understudy run` finds this host by its address, and the daemon listens at an IPv6 address.
+#[test]
+fn hosts_may_be_named_by_ipv6_addresses() {
+    if !Hosts::are_possible() {
+        return;
+    }
+    let hosts = Hosts::on_network(&[1, 2], IPV6).expect("possible");
+    // The agent starts commands on hosts for which there is a file.
+    let file = |name: &str| hosts.directory().join(name);
+    std::fs::copy(file(&hosts.name(1)), file("fd77::2")).expect("the directory is writable");
+    let work = daemon_process::private_directory();
+    paths::wait_for_turn();
+    let mut command = hosts.enter_at(work.path());
+    command
+        .arg(paths::product("understudy"))
+        .args(["run", "--agent"])
+        .arg(hosts.agent());
+    command.args([
+        "--host",
+        "[fd77::1]:1,[fd77::2]:2",
+        "-n",
+        "2",
+        "--spares",
+        "1",
+    ]);
+    command.args([
+        "--events",
+        "events",
+        "--fault",
+        "kill rank=1 at=commit.end epoch=2",
+    ]);
+    command
+        .args(["--interval", "60calls", "--"])
+        .arg(paths::example("heat2d"));
+    let output = command
+        .args(["200", "200", "300", "heat.field"])
+        .output()
+        .expect("nsenter");
+    let said = String::from_utf8_lossy(&output.stderr);
+    println!("{}: {said}", output.status);
+    assert!(output.status.success());
+    assert!(!said.contains("no daemon") && said.contains("; replaced by "));
 }

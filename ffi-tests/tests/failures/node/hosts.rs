@@ -19,7 +19,7 @@ const SPARES: u32 = 2;
 /// Time without messages after which a host counts as lost.
 const SILENCE: Duration = Duration::from_secs(5);
 
-fn spread(job: Job) -> Job {
+pub fn spread(job: Job) -> Job {
     job.workers(WORKERS).spares(SPARES).hosts(&SLOTS)
 }
 
@@ -28,7 +28,7 @@ fn cases() -> Vec<TestProgram> {
 }
 
 /// Fails unless the output is undisturbed, nothing is left, and these workers were replaced.
-fn assert_good(outcome: &Outcome, undisturbed: &Outcome, case: &TestProgram, replaced: &[u32]) {
+pub fn assert_good(outcome: &Outcome, undisturbed: &Outcome, case: &TestProgram, replaced: &[u32]) {
     outcome.assert_success();
     outcome.assert_like_after(undisturbed, case.files, case.canonical);
     outcome.assert_replaced(replaced);

@@ -10,13 +10,14 @@ use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs::{OpenOptions, Permissions};
 use std::io::{BufRead, BufReader, Write};
-use std::net::{IpAddr, UdpSocket};
+use std::net::IpAddr;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
 use understudy_daemon::default_socket;
+use understudy_sockets::source_addresses;
 use understudy_wire::client::{Client, DaemonAddress};
 
 /// Setting that the daemon has from this program's options or files.
@@ -194,16 +195,8 @@ fn write_token(path: &Path) -> std::io::Result<()> {
 ///
 /// The first host whose route begins at a specified address other than loopback decides.
 fn own_address(hosts: &[String]) -> Option<IpAddr> {
-    let source_address = |host: &String| {
-        let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
-        // Connecting a datagram socket selects its source address and sends nothing (udp(7)).
-        socket.connect((host.as_str(), 9)).ok()?;
-        socket.local_addr().ok().map(|address| address.ip())
-    };
-    hosts
-        .iter()
-        .filter_map(source_address)
-        .find(|address| !address.is_loopback() && !address.is_unspecified())
+    let mut addresses = hosts.iter().flat_map(|host| source_addresses(host));
+    addresses.find(|address| !address.is_loopback() && !address.is_unspecified())
 }
 
 #[cfg(test)]
