@@ -5,10 +5,11 @@
 # directory. The namespaces have no names outside. The script of the first host
 # ends at the end of its standard input, and all namespaces end with that script.
 #
-#   hosts.sh first DIRECTORY PREFIX COUNT NETWORK    hosts PREFIX1 … PREFIXcount
-#   hosts.sh other DIRECTORY NAME                    one of them, started by the first
+#   hosts.sh first DIRECTORY PREFIX COUNT NETWORK NAMED    hosts PREFIX1 … PREFIXcount
+#   hosts.sh other DIRECTORY NAME                          one of them, started by the first
 #
-# NETWORK is the beginning of the addresses, such as 10.77.0. or fd77::.
+# NETWORK is the beginning of the addresses, such as 10.77.0. or fd77::, and NAMED
+# that of the addresses for which the names stand.
 #
 # To be run in new namespaces (network, host name, mounts, processes). The first
 # host's network has the bridge that joins all hosts. The first host's PID
@@ -46,7 +47,7 @@ esac
 mkdir "$directory/tmp" "$directory/groups"
 echo "127.0.0.1 localhost" > "$directory/hosts"
 for number in $(seq "$4"); do
-    echo "$network$number $name$number" >> "$directory/hosts"
+    echo "$6$number $name$number" >> "$directory/hosts"
 done
 cat > "$directory/agent" <<AGENT
 #!/bin/sh

@@ -7,7 +7,7 @@ mod start;
 
 use crate::JOB_LIMIT;
 use crate::kill::{Kill, Trigger};
-use crate::namespace_hosts::{Hosts, IPV4};
+use crate::namespace_hosts::{Hosts, Network};
 use crate::paths::{self, Launcher};
 use crate::processes;
 use crate::slurm_allocation::{Allocation, SlurmCommands};
@@ -90,7 +90,7 @@ pub struct Job {
     slurm_order: Option<(Trigger, &'static [&'static str], &'static str)>,
     mpich: bool,
     slots: Vec<u32>,
-    network: &'static str,
+    network: Network,
     racks: Vec<u32>,
     by: String,
     tcp: bool,
@@ -131,7 +131,7 @@ impl Job {
             slurm_order: None,
             mpich: false,
             slots: Vec::new(),
-            network: IPV4,
+            network: Network::IPV4,
             racks: Vec::new(),
             by: "slot".to_owned(),
             tcp: false,
@@ -332,8 +332,8 @@ impl Job {
         self
     }
 
-    /// Gives the hosts other addresses ([`Hosts::on_network`]).
-    pub fn network(mut self, network: &'static str) -> Job {
+    /// Joins the hosts by another network.
+    pub fn network(mut self, network: Network) -> Job {
         self.network = network;
         self
     }

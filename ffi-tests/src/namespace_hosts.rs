@@ -11,10 +11,30 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// Beginning of the addresses of hosts with IPv4.
-pub const IPV4: &str = "10.77.0.";
-/// Beginning of the addresses of hosts that have IPv6 only, except for loopback.
-pub const IPV6: &str = "fd77::";
+/// Network of hosts: beginnings of addresses, to which the number of the host is appended.
+#[derive(Clone, Copy)]
+pub struct Network {
+    addresses: &'static str,
+    /// Addresses for which the names of the hosts stand.
+    names: &'static str,
+}
+
+impl Network {
+    pub const IPV4: Network = Network {
+        addresses: "10.77.0.",
+        names: "10.77.0.",
+    };
+    /// Hosts have IPv6 addresses only, except for loopback.
+    pub const IPV6: Network = Network {
+        addresses: "fd77::",
+        names: "fd77::",
+    };
+    /// The names stand for addresses of a network that no host can reach.
+    pub const WRONG_NAMES: Network = Network {
+        addresses: "10.77.0.",
+        names: "10.99.0.",
+    };
+}
 
 /// Script that runs in the namespaces and keeps them alive.
 const SCRIPT: &str = include_str!("hosts.sh");
@@ -45,14 +65,14 @@ impl Hosts {
     /// # Errors
     /// Fails with the system's message if namespaces are not permitted or a tool is missing.
     pub fn new(slots: &[u32]) -> Result<Hosts, String> {
-        Hosts::on_network(slots, IPV4)
+        Hosts::on_network(slots, Network::IPV4)
     }
 
-    /// Creates hosts whose addresses begin with `network`, such as [`IPV6`].
+    /// Creates hosts that are joined by this network.
     ///
     /// # Errors
     /// As for [`Hosts::new`].
-    pub fn on_network(slots: &[u32], network: &str) -> Result<Hosts, String> {
+    pub fn on_network(slots: &[u32], network: Network) -> Result<Hosts, String> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
         let script = directory.path().join("hosts.sh");
@@ -66,7 +86,8 @@ impl Hosts {
         command.args(UNSHARE).arg("sh").arg(script).arg("first");
         command
             .arg(directory.path())
-            .args([&prefix, &slots.len().to_string(), network])
+            .args([&prefix, &slots.len().to_string()])
+            .args([network.addresses, network.names])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());

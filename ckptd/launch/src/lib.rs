@@ -27,6 +27,7 @@ mod output;
 mod preload_library;
 mod print_message;
 mod process_context;
+mod published_addresses;
 mod refused_start;
 mod request_signals;
 mod spawn_thread;

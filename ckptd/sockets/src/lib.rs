@@ -11,5 +11,5 @@ mod poller;
 
 pub use listening::{listen, listen_everywhere};
 pub use local_peer::is_other_user;
-pub use own_addresses::{is_own_address, source_addresses};
+pub use own_addresses::{interface_addresses, is_own_address, source_addresses};
 pub use poller::{Poller, RETRY, Ready, Registry, Source};

@@ -11,6 +11,7 @@ use crate::job_directory::{CKPTD_JOB, LOCK, directory_of, lock, locked, remove_l
 use crate::manager_process::{Succession, port_of, start_manager, start_with_duty};
 use crate::messages::ManagerDuty;
 use crate::print_message::print_message;
+use crate::published_addresses::published_addresses;
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -159,8 +160,7 @@ impl LauncherPosition {
         };
         let mut manager = start_with_duty(&self.job, &duty, None)?;
         let port = port_of(&mut manager)?;
-        let host = host_name();
-        let addresses = vec![format!("{host}:{port}")];
+        let addresses = published_addresses(None, &host_name(), port);
         let leader = LeaderAddress {
             job: self.job.clone(),
             token,

@@ -9,7 +9,7 @@
 use bincode::{Decode, Encode};
 use rustix::net::sockopt::set_tcp_user_timeout;
 use std::io::{self, ErrorKind};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 use understudy_wire::auth::{self, ProofPurpose};
@@ -28,6 +28,10 @@ const MAX_READ_BYTES_PER_TURN: usize = 1 << 20;
 const FINISH_PERIOD: Duration = Duration::from_millis(10);
 /// Time by which a connection outlives the longest silence of its peer.
 const SILENCE_MARGIN: Duration = Duration::from_secs(10);
+/// Time limit of the first connection to an address.
+///
+/// The kernel repeats a lost packet after 1 s.
+const FIRST_ATTEMPT: Duration = Duration::from_secs(2);
 /// Time limit of a greeting.
 pub const GREETING: Duration = Duration::from_secs(10);
 
@@ -78,7 +82,8 @@ impl Link {
 
     /// Connects to the leader at the first of its addresses that answers.
     ///
-    /// Also returns the time for which the leader waits for a silent node.
+    /// An address that does not answer soon is tried once more after the other addresses. Also
+    /// returns the time for which the leader waits for a silent node.
     ///
     /// # Errors
     /// Fails if the leader does not answer, or has another token.
@@ -88,27 +93,36 @@ impl Link {
         node: u32,
         host: &str,
     ) -> io::Result<(Link, Duration)> {
-        let mut last = io::Error::from(ErrorKind::AddrNotAvailable);
-        for address in leader {
-            let called = address.to_socket_addrs().and_then(|addresses| {
-                let mut called = Err(ErrorKind::AddrNotAvailable.into());
-                for address in addresses {
-                    called = TcpStream::connect_timeout(&address, GREETING);
-                    if called.is_ok() {
-                        break;
-                    }
-                }
-                called
-            });
-            match called
+        let call = |address: &SocketAddr, limit| {
+            TcpStream::connect_timeout(address, limit)
                 .and_then(Link::new)
                 .and_then(|link| link.greet(token, node, host))
-            {
-                Ok(called) => return Ok(called),
-                Err(error) => last = io::Error::new(error.kind(), format!("{address}: {error}")),
+        };
+        let (mut tried, mut silent, mut errors) = (Vec::new(), Vec::new(), Vec::new());
+        for name in leader {
+            // Resolved only now, since a name server may not answer.
+            let addresses = name.to_socket_addrs();
+            let failure = addresses.as_ref().err();
+            errors.extend(failure.map(|error| format!("{name}: {error}")));
+            for address in addresses.into_iter().flatten() {
+                if tried.contains(&address) {
+                    continue;
+                }
+                tried.push(address);
+                match call(&address, FIRST_ATTEMPT) {
+                    Ok(called) => return Ok(called),
+                    Err(error) if error.kind() == ErrorKind::TimedOut => silent.push(address),
+                    Err(error) => errors.push(format!("{address}: {error}")),
+                }
             }
         }
-        Err(last)
+        for address in silent {
+            match call(&address, GREETING) {
+                Ok(called) => return Ok(called),
+                Err(error) => errors.push(format!("{address}: {error}")),
+            }
+        }
+        Err(io::Error::other(errors.join(", ")))
     }
 
     fn greet(mut self, token: &[u8], node: u32, host: &str) -> io::Result<(Link, Duration)> {

@@ -15,11 +15,11 @@ use crate::manager_process::{port_of, start_with_duty};
 use crate::messages::{LeaderToStarter, ManagerDuty, Messages, StarterToLeader, write_message};
 use crate::print_message::print_message_to;
 use crate::process_context::ProcessContext;
+use crate::published_addresses::published_addresses;
 use crate::spawn_thread::spawn_thread;
 use crate::tied_child::die_with_parent;
 use parking_lot::Mutex;
 use std::io::{self, Read};
-use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::process::CommandExt;
@@ -29,7 +29,7 @@ use std::time::Duration;
 use understudy_catalogue::{exit_status, message};
 use understudy_formats::host::host_name;
 use understudy_numbers::Guardian;
-use understudy_sockets::{is_own_address, source_addresses};
+use understudy_sockets::is_own_address;
 use understudy_wire::auth;
 use understudy_wire::io::{Interest, wait_ready};
 
@@ -107,7 +107,7 @@ pub fn run_on_several(
             duty: ManagerDuty::Follow {
                 token: token.clone(),
                 node,
-                leader: addresses(name, own_host, port),
+                leader: published_addresses(Some(name), own_host, port),
             },
         };
         if let Some(mut input) = child.stdin.take() {
@@ -172,15 +172,6 @@ fn is_here(name: &str, own_host: &str) -> bool {
         || short(name) == short(own_host)
         || std::env::var("SLURMD_NODENAME").is_ok_and(|node| node == name)
         || name.parse().is_ok_and(is_own_address)
-}
-
-/// Returns addresses at which a host can reach the leader.
-///
-/// The first are the local addresses of the routes to the host, and the last is this host's name.
-fn addresses(host: &str, own_host: &str, port: u16) -> Vec<String> {
-    let addresses = source_addresses(host).into_iter();
-    let addresses = addresses.map(|address| SocketAddr::new(address, port).to_string());
-    addresses.chain([format!("{own_host}:{port}")]).collect()
 }
 
 /// Starts `ckptd node` on a host.

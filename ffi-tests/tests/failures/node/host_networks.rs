@@ -1,9 +1,9 @@
 //! Networks between hosts, which are namespaces of one machine.
 
 use super::hosts::{assert_good, spread};
-use ffi_tests::namespace_hosts::{Hosts, IPV6};
+use ffi_tests::namespace_hosts::{Hosts, Network};
 use ffi_tests::native_runs::native;
-use ffi_tests::{Launcher, Trigger, daemon_process, paths, programs};
+use ffi_tests::{Launcher, Trigger, Verdicts, daemon_process, paths, programs, variants};
 
 /// Other hosts connect to two ports of the first host: the leader's and the daemon's.
 #[test]
@@ -50,7 +50,7 @@ fn a_host_with_ipv6_only_may_be_lost() {
     let undisturbed = native(spread(case.job()));
     let job = spread(case.job())
         .launched_by(Launcher::Ckptd)
-        .network(IPV6);
+        .network(Network::IPV6);
     let outcome = job.lose_host(Trigger::Lines(15), 1).run();
     assert_good(&outcome, &undisturbed, &case, &[2, 3]);
 }
@@ -61,7 +61,7 @@ fn hosts_may_be_named_by_ipv6_addresses() {
     if !Hosts::are_possible() {
         return;
     }
-    let hosts = Hosts::on_network(&[1, 2], IPV6).expect("possible");
+    let hosts = Hosts::on_network(&[1, 2], Network::IPV6).expect("possible");
     // The agent starts commands on hosts for which there is a file.
     let file = |name: &str| hosts.directory().join(name);
     std::fs::copy(file(&hosts.name(1)), file("fd77::2")).expect("the directory is writable");
@@ -97,4 +97,24 @@ fn hosts_may_be_named_by_ipv6_addresses() {
     println!("{}: {said}", output.status);
     assert!(output.status.success());
     assert!(!said.contains("no daemon") && said.contains("; replaced by "));
+}
+
+/// The hosts cannot use the network that their names stand for; another network joins them.
+#[test]
+fn hosts_connect_by_a_network_that_answers() {
+    if !Hosts::are_possible() {
+        return;
+    }
+    let case = programs::short_heat2d();
+    let undisturbed = native(spread(case.job()));
+    let mut verdicts = Verdicts::default();
+    for launcher in variants([Launcher::Mpirun, Launcher::Ckptd], 1) {
+        let job = spread(case.job()).launched_by(launcher).interval("60calls");
+        let job = job.network(Network::WRONG_NAMES);
+        let outcome = job.fault("kill rank=2 at=cut.end epoch=4").run();
+        verdicts.judge(&format!("{launcher:?}"), || {
+            assert_good(&outcome, &undisturbed, &case, &[2])
+        });
+    }
+    verdicts.assert_all_good();
 }

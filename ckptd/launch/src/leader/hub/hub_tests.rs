@@ -271,3 +271,29 @@ fn a_silent_leader_is_left_before_it_takes_the_node_for_lost() {
     let changes = attend(&mut hub, &mut poller, Duration::ZERO);
     assert!(changes.is_empty(), "the node has sent heartbeats");
 }
+
+/// Packets to one of the leader's networks are dropped, and another network answers.
+#[test]
+fn an_address_that_does_not_answer_is_left_soon() {
+    use rustix::net::{AddressFamily, SocketAddrV4, SocketType, bind, listen, socket};
+    let silent = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+    bind(&silent, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    listen(&silent, 0).expect("a socket");
+    let silent = TcpListener::from(silent);
+    let silent_address = silent.local_addr().expect("bound");
+    // The queue is full then: the kernel drops further connections.
+    let _queued = TcpStream::connect(silent_address).expect("a place in the queue");
+    let (poller, mut hub) = hub();
+    let port = hub.port().expect("bound");
+    let addresses = [silent_address.to_string(), format!("[::1]:{port}")];
+    let registry = poller.registry().clone();
+    let began = Instant::now();
+    let node = std::thread::spawn(move || Follower::call(&addresses, TOKEN, 1, "n1", &registry));
+    while !node.is_finished() {
+        hub.attend();
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(node.join().expect("no panic").is_ok());
+    let time = began.elapsed();
+    assert!(time > Duration::from_secs(1) && time < GREETING, "{time:?}");
+}
