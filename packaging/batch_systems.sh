@@ -65,4 +65,5 @@ rm -rf "$place"
 for package in "$scratch"/*.deb; do
     dpkg --extract "$package" "$scratch/tree"
 done
+mkdir -p "${place%/*}"
 mv "$scratch/tree" "$place"
