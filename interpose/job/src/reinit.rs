@@ -377,7 +377,7 @@ pub fn report_failed(rt: &Runtime) {
 
 /// Waits until the node manager terminates this process.
 ///
-/// If no other process has continued after `MPI_Init`, the manager then restarts the whole job;
+/// The manager then restarts the whole job if no other process has continued after `MPI_Init`;
 /// otherwise the manager replaces this process alone.
 pub fn await_restart(rt: &Runtime) -> ! {
     let mut reported = None;

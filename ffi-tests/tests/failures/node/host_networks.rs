@@ -80,12 +80,7 @@ fn hosts_may_be_named_by_ipv6_addresses() {
         "--spares",
         "1",
     ]);
-    command.args([
-        "--events",
-        "events",
-        "--fault",
-        "kill rank=1 at=commit.end epoch=2",
-    ]);
+    command.args(["--events", "events", "--fault", "kill rank=1 at=call:300"]);
     command
         .args(["--interval", "60calls", "--"])
         .arg(paths::example("heat2d"));
@@ -111,7 +106,7 @@ fn hosts_connect_by_a_network_that_answers() {
     for launcher in variants([Launcher::Mpirun, Launcher::Ckptd], 1) {
         let job = spread(case.job()).launched_by(launcher).interval("60calls");
         let job = job.network(Network::WRONG_NAMES);
-        let outcome = job.fault("kill rank=2 at=cut.end epoch=4").run();
+        let outcome = job.fault("kill rank=2 at=call:300").run();
         verdicts.judge(&format!("{launcher:?}"), || {
             assert_good(&outcome, &undisturbed, &case, &[2])
         });

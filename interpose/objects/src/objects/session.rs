@@ -3,8 +3,8 @@
 //! The runtime implements sessions without the real library; the state of a session is its error
 //! handler. The real library is initialised once, by the first session or by `MPI_Init`. It is
 //! finalised in `MPI_Finalize` unless sessions are open, or the program's code names
-//! `MPI_Session_init`, so that sessions may be created later. The library is then finalised when the
-//! program ends.
+//! `MPI_Session_init`, so that sessions may be created later. The library is then finalised when
+//! the program ends.
 
 mod session_entries;
 mod world_model;
