@@ -39,7 +39,7 @@ pub struct Options {
     pub token_file: Option<PathBuf>,
     /// Loopback address for requests of metrics.
     pub metrics: Option<SocketAddr>,
-    /// Number of idle spares of all jobs together from which on no new spares are started.
+    /// Number of idle spares, of all jobs together, at which no more are started.
     pub most_spares: Option<u32>,
     /// True if the daemon exits at the end of standard input.
     ///

@@ -64,7 +64,7 @@ fn resolve(slot: &Mutex<Option<ReplyHandler>>, reply: Reply) {
 pub enum MemberRanks {
     /// All processes, however many there are.
     All,
-    /// Some of the processes, in ascending order.
+    /// Processes with these ranks, in ascending order.
     Listed(Vec<Rank>),
 }
 

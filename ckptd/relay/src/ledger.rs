@@ -143,9 +143,9 @@ pub struct Ledger {
     pub(super) streams: [StreamCell; 2],
     /// Rank: record of its fatal signal.
     pub(super) note: NoteCell,
-    /// Rank: 1 + the last checkpoint after which a thread without the MPI lock has changed files.
+    /// Rank: 1 + the last checkpoint after which threads have changed files.
     ///
-    /// Zero if there was no such change.
+    /// Only threads without the MPI lock count. Zero if there was no such change.
     pub(super) effects: AtomicU64,
 }
 

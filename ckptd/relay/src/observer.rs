@@ -71,9 +71,10 @@ impl LedgerObserver {
         self.ledger.note.words()
     }
 
-    /// Returns 1 + the last checkpoint after which a thread without the MPI lock has changed files.
+    /// Returns 1 + the last checkpoint after which threads have changed files.
     ///
-    /// Zero if there was no such change. The undo log does not contain these changes.
+    /// Only threads without the MPI lock count. Zero if there was no such change. The undo log does
+    /// not contain these changes.
     pub fn effects(&self) -> u64 {
         self.ledger.effects.load(SeqCst)
     }

@@ -132,7 +132,7 @@ mod tests {
         }
     }
 
-    /// If the output is repeated without a change, exactly the bytes before the mark are below it.
+    /// Exactly the bytes before the mark are below it if the output is repeated unchanged.
     #[test]
     fn repeated_bytes_are_below() {
         let text = b"one\ntwo\n\nfour\n";

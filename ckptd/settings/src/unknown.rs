@@ -88,7 +88,7 @@ fn name_after_prefix(name: &str) -> Option<String> {
         .then(|| name_after_prefix.to_owned())
 }
 
-/// Returns the setting with the most similar name, if it is similar enough to be meant.
+/// Returns the setting with the most similar name, if that may be meant.
 pub(crate) fn nearest(name_after_prefix: &str) -> Option<&'static str> {
     let similarity = |known: &str| strsim::jaro(name_after_prefix, &known[PREFIX.len()..]);
     let known = SETTINGS

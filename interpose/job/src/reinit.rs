@@ -45,7 +45,7 @@ use understudy_wire::line::{ToManager, ToProcess};
 pub struct SpareActions {
     /// Periodic action; returns the time until its next call, if any.
     pub idle: fn() -> Option<Duration>,
-    /// Exits this process; called at the end of a job that has never needed the process.
+    /// Exits this process at the end of a job that has never needed it.
     pub leave: fn() -> !,
 }
 

@@ -29,7 +29,7 @@ pub struct Rules {
     pub jobs: usize,
     /// Limit of needs in one request.
     pub needs: usize,
-    /// Number of idle spares of all jobs together from which on no new spares are started.
+    /// Number of idle spares, of all jobs together, at which no more are started.
     pub spares: u32,
 }
 

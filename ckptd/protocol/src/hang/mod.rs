@@ -1,7 +1,7 @@
 //! Detection of inactive processes, and of jobs that hang.
 //!
 //! A guardian samples its processes, and decides for each process whether that process is inactive
-//! ([`ProcessWatch`]). The leader receives the states of all inactive processes, and decides whether
+//! ([`ProcessWatch`]). The leader receives the states of inactive processes, and decides whether
 //! the job hangs ([`JobWatch`]).
 
 mod job_watch;

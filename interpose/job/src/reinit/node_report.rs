@@ -1,8 +1,8 @@
-//! Report of the libraries that `MPI_Init` opens, made once for all processes of a job on a node.
+//! Report of the libraries that `MPI_Init` opens.
 //!
-//! The first process locks a file in the job's directory and writes the report; all others wait for
-//! the lock and read the report. Processes whose environments differ have files of their own, since
-//! the report may depend on the environment.
+//! The first process of the job on a node locks a file in the job's directory and writes the
+//! report; all others wait for the lock and read the report. Processes whose environments differ
+//! have files of their own, since the report may depend on the environment.
 
 use std::env;
 use std::ffi::OsStr;

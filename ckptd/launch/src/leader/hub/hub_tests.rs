@@ -283,15 +283,14 @@ fn an_address_that_does_not_answer_is_left_soon() {
     let silent_address = silent.local_addr().expect("bound");
     // The queue is full then: the kernel drops further connections.
     let _queued = TcpStream::connect(silent_address).expect("a place in the queue");
-    let (poller, mut hub) = hub();
+    let (mut poller, mut hub) = hub();
     let port = hub.port().expect("bound");
     let addresses = [silent_address.to_string(), format!("[::1]:{port}")];
     let registry = poller.registry().clone();
     let began = Instant::now();
     let node = std::thread::spawn(move || Follower::call(&addresses, TOKEN, 1, "n1", &registry));
     while !node.is_finished() {
-        hub.attend();
-        std::thread::sleep(Duration::from_millis(1));
+        attend(&mut hub, &mut poller, Duration::from_millis(1));
     }
     assert!(node.join().expect("no panic").is_ok());
     let time = began.elapsed();
