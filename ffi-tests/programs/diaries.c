@@ -1,7 +1,8 @@
 /*
  * Each rank appends lines to a file of its own, one after the other and without any
- * call of MPI, then meets all others: diaries ROUNDS LINES. A line takes 5 ms. The
- * files show whether two processes have run as one rank.
+ * call of MPI, then meets all others: diaries ROUNDS LINES [all]. A line takes 5 ms.
+ * The files show whether two processes have run as one rank. With `all`, each rank
+ * prints a line at the end of a round, and not only rank 0.
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -26,7 +27,10 @@ int main(int argc, char **argv)
             nanosleep(&pause, NULL);
         }
         MPI_Barrier(MPI_COMM_WORLD);
-        if (rank == 0) {
+        if (argc > 3) {
+            printf("round %d of rank %d\n", round, rank);
+            fflush(stdout);
+        } else if (rank == 0) {
             printf("round %d\n", round);
             fflush(stdout);
         }

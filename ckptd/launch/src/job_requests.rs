@@ -13,14 +13,16 @@ const MANAGER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time limit for the answers of all guardians.
 const GUARDIAN_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Requests the replacement of a rank or host; returns the name of the host.
+/// Requests the replacement of processes; returns the name of the host.
 ///
 /// # Errors
 /// Fails if the job's manager does not answer, or with the reason of a refusal.
 pub fn replace(job: &str, target: ReplaceTarget) -> io::Result<String> {
     let line = Line::connect(&directory_of(job), LineSocket::Manager)?;
-    line.send(&Hello::Replace(target))?;
-    let answer: Option<Vec<u8>> = line.receive(MANAGER_TIMEOUT)?;
+    line.send(&Hello::Replace(target.clone()))?;
+    // A drained host is free only after a checkpoint, which may take any time.
+    let limit = (!matches!(target, ReplaceTarget::DrainedHost(_))).then_some(MANAGER_TIMEOUT);
+    let answer: Option<Vec<u8>> = line.receive(limit)?;
     let answer = answer.ok_or_else(|| {
         let text = format!("its manager has not answered for {MANAGER_TIMEOUT:?}");
         io::Error::new(io::ErrorKind::TimedOut, text)

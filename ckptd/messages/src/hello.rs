@@ -40,6 +40,10 @@ pub enum ReplaceTarget {
     Process(ProcessNumber),
     /// All processes of the host with this name.
     Host(String),
+    /// All processes of the host with this name, at a checkpoint and without loss.
+    ///
+    /// The answer follows when the host has no process of the job.
+    DrainedHost(String),
 }
 
 /// Answer to [`Hello::Replace`]: the host of the processes, or the reason of a refusal.

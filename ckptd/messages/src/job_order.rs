@@ -45,12 +45,23 @@ pub enum JobOrder<B> {
     Begin(B),
     /// Kills a guardian that does not answer, with its processes.
     KillGuardian { rank: Guardian },
-    /// Ends a node, which then counts as lost.
-    EndNode,
+    /// Ends a node.
+    EndNode(NodeEnd),
     /// Ends the program; after a good end, another program of a script may follow.
     ///
     /// Processes receive this order only if `is_good`.
     End { is_good: bool },
+}
+
+/// Way in which a node leaves the job.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Encode, Decode)]
+pub enum NodeEnd {
+    /// The node ends at once, and then counts as lost.
+    Now,
+    /// The workers of the node stand still after the commit of the next checkpoint.
+    ///
+    /// With an even number all earlier orders are withdrawn. Numbers never decrease.
+    AtCheckpoint { order: u32 },
 }
 
 /// The start of a generation, except its ranks.

@@ -16,7 +16,7 @@ mod to_process;
 pub use activity::{Activity, CallPlace, ProcessActivity, StackFrame};
 pub use from_guardian::{FromGuardian, ProcessRecord, Registration};
 pub use hello::{Hello, ReplaceAnswer, ReplaceTarget};
-pub use job_order::{GenerationStart, JobOrder};
+pub use job_order::{GenerationStart, JobOrder, NodeEnd};
 pub use process_end::{Killer, ProcessEnd};
 pub use spawned_process::{ChildProgram, ChildStart, ChildState};
 pub use to_guardian::{ManagerRole, ToGuardian};

@@ -86,6 +86,16 @@ pub enum ToManager {
     OwnsDirectory {
         file: PathBuf,
     },
+    /// This worker stands still after the commit of a checkpoint, as [`crate::NodeEnd`] orders.
+    ///
+    /// `order` is the number of the order.
+    /// Sent again while the worker stands still. With `is_replicated` false the worker continues,
+    /// because other nodes have not all replicas of this node's workers.
+    CanLeave {
+        generation: Generation,
+        order: u32,
+        is_replicated: bool,
+    },
     /// Requests the boards (`understudy_relay::board`) of these workers.
     ///
     /// All of them are on the node of this process.

@@ -1,6 +1,7 @@
 //! Outputs of the state machine.
 
-use understudy_messages::{GenerationStart, JobOrder, ToGuardian};
+use crate::Node;
+use understudy_messages::{GenerationStart, JobOrder, NodeEnd, ToGuardian};
 use understudy_numbers::{Generation, Guardian, ProcessNumber};
 
 /// An output of the state machine.
@@ -10,6 +11,10 @@ pub enum Action {
     Order(JobOrder<BegunGeneration>),
     /// Prints a message.
     Print(String),
+    /// Makes the workers of a node leave at the next checkpoint, or withdraws that.
+    EndNode(Node, NodeEnd),
+    /// Reports that a node cannot be drained, for this reason.
+    RefuseDrain(String),
 }
 
 /// A generation that begins.

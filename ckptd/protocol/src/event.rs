@@ -101,6 +101,8 @@ pub enum Event {
     Abort(i32),
     /// A process must be killed and replaced, because it hangs or on request.
     Replace(ProcessNumber),
+    /// The processes of a node must leave the job at a checkpoint.
+    Drain(Node),
     /// Time has passed ([`Job::deadline`](crate::Job::deadline)).
     Tick,
 }

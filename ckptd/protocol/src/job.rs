@@ -2,6 +2,8 @@
 
 mod deaths;
 mod domains;
+mod drain;
+mod drained_node;
 mod end;
 mod generations;
 mod manager_takeover;
@@ -10,6 +12,7 @@ mod ranks;
 mod store_adoption;
 
 use self::domains::Domains;
+use self::drained_node::Drain;
 use self::phase::Phase;
 use crate::member::Member;
 use crate::{Action, Event, Node, ProcessHistory};
@@ -42,6 +45,10 @@ pub struct Job {
     /// Node of each guardian, also of dead guardians.
     nodes: BTreeMap<Guardian, Node>,
     domains: Domains,
+    /// Node that is being drained.
+    drain: Option<Drain>,
+    /// Number of the last order to leave.
+    leave_order: u32,
     /// Processes that were started for an earlier manager, until all guardians have joined.
     earlier_processes: BTreeMap<ProcessNumber, (Guardian, ProcessHistory)>,
     /// True if this manager follows a dead manager.
@@ -115,6 +122,8 @@ impl Job {
             absent: BTreeSet::new(),
             nodes: BTreeMap::new(),
             domains: Domains::default(),
+            drain: None,
+            leave_order: 0,
             earlier_processes: BTreeMap::new(),
             follows_manager: false,
             has_lost_output: false,
@@ -183,15 +192,20 @@ impl Job {
             }
             Event::Registered(number) => self.process_registered(number),
             Event::Message(number, message) => self.handle_message(number, message),
-            Event::Ended(number, ending) => self.process_ended(number, ending),
+            Event::Ended(number, ending) => {
+                self.note_departed(number);
+                self.process_ended(number, ending)
+            }
             Event::OutputClosed(number, written) => self.output_closed(number, written > 0),
             Event::LibraryAborted(number, reported_generation) => {
                 self.library_aborted(number, reported_generation)
             }
             Event::Abort(status) => self.end_with(status, None),
             Event::Replace(number) => self.replace(number),
+            Event::Drain(node) => self.begin_drain(node),
             Event::Tick => {}
         }
+        self.advance_drain();
         self.advance();
         std::mem::take(&mut self.actions)
     }
@@ -212,7 +226,8 @@ impl Job {
             Phase::Ending { deadline } => deadline,
             Phase::Running => self.broken_deadline,
             Phase::Gathering => self.join_deadline,
-            Phase::Joining | Phase::Restarting | Phase::Over => None,
+            Phase::Joining => self.departure_deadline(),
+            Phase::Restarting | Phase::Over => None,
         }
     }
 
@@ -284,16 +299,15 @@ impl Job {
     /// without lost nodes.
     fn start(&mut self, number: ProcessNumber, home: Guardian) {
         let load = |guardian: &Guardian| self.load.get(guardian).copied().unwrap_or(0);
-        let guardian = match self.guardians.contains(&home) && load(&home) == 0 {
+        let is_open = |home| self.guardians.contains(home) && !self.is_draining(self.nodes[home]);
+        let guardian = match is_open(&home) && load(&home) == 0 {
             true => Some(home),
             false => {
                 let is_near =
                     |guardian: &Guardian| self.nodes.get(guardian) == self.nodes.get(&home);
-                let must_be_near = self.guardians.iter().any(is_near);
+                let must_be_near = self.open_guardians().any(|it| is_near(&it));
                 let candidates = self
-                    .guardians
-                    .iter()
-                    .copied()
+                    .open_guardians()
                     .filter(|guardian| is_near(guardian) || !must_be_near);
                 let has_failed =
                     |guardian: &Guardian| self.domains.has_lost_node(self.nodes[guardian]);
@@ -370,6 +384,13 @@ impl Job {
             ToManager::StoreReplicas { worker } => member.replicas_of = Some(worker),
             ToManager::ReleaseReplicas => member.replicas_of = None,
             ToManager::Replenish { spares } => self.replenish(spares),
+            ToManager::CanLeave {
+                generation: reported_generation,
+                order,
+                is_replicated,
+            } if reported_generation == generation && is_begun && order == self.leave_order => {
+                self.note_can_leave(number, is_replicated)
+            }
             ToManager::CanGivePlacementHints => member.can_give_hints = true,
             ToManager::PlacementHint { spare } => self.placement_query.hints.push(spare),
             ToManager::PlacementHintsEnd {
@@ -387,7 +408,7 @@ impl Job {
                 let guardian = member.at;
                 self.actions.push(Action::kill(number, guardian));
             }
-            ToManager::AtEnd { .. } | ToManager::Failed { .. } => {}
+            ToManager::AtEnd { .. } | ToManager::Failed { .. } | ToManager::CanLeave { .. } => {}
             ToManager::Abort { status } => {
                 let guardian = member.at;
                 self.abort(status, guardian);

@@ -65,5 +65,5 @@ pub use job::{JOIN_TIMEOUT, Job};
 pub use node_lease::{HEARTBEAT_INTERVAL, NodeLease};
 pub use peer_silence::{GuardianLimits, PeerSilence, SilenceChange};
 pub use silence_limits::SilenceLimits;
-pub use understudy_messages::{GenerationStart, JobOrder, ToGuardian, ToManager};
+pub use understudy_messages::{GenerationStart, JobOrder, NodeEnd, ToGuardian, ToManager};
 pub use understudy_numbers::{Generation, Guardian, ProcessNumber, Worker};

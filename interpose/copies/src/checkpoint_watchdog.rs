@@ -14,7 +14,7 @@
 use crate::Runtime;
 use crate::generated::{COLLECTIVE, Proc};
 use crate::journal::address_names;
-use crate::{arch, peers, process_info, schedule, system_calls, work_flags};
+use crate::{arch, peers, process_info, reinit, schedule, system_calls, work_flags};
 use std::fs::File;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::FileExt;
@@ -52,6 +52,8 @@ struct PhaseWithoutCut {
     process_name: String,
     /// Number of cuts that were postponed in this phase.
     postponed_cuts: u32,
+    /// True if a worker has refused a cut.
+    is_refused: bool,
     /// True if this process was connected to spawned processes at a postponed cut.
     is_connected: bool,
     /// Time of the next request for a cut at any call, unless a cut precedes.
@@ -92,6 +94,7 @@ pub fn begin(rt: &Runtime, epoch: Epoch, worker: Worker, process: ProcessNumber)
             peers::host(process)
         ),
         postponed_cuts: 0,
+        is_refused: false,
         is_connected: false,
         failures: 0,
         request_at: Instant::now() + interval * request_intervals(at_candidate),
@@ -126,6 +129,7 @@ pub fn record_postponed_cut(is_connected: bool) {
 pub fn restart_after_refusal(at_candidate: bool) {
     if let Some(phase) = &mut *phase() {
         phase.began = Instant::now();
+        phase.is_refused = true;
         phase.request_at = phase.began + phase.interval * request_intervals(at_candidate);
     }
 }
@@ -232,7 +236,7 @@ fn omit_stop(pause: Duration) -> bool {
 fn request_if_due() {
     if process_info::config().anywhere
         && let Some(phase) = &mut *phase()
-        && Instant::now() >= phase.request_at
+        && (Instant::now() >= phase.request_at || (!phase.is_refused && reinit::must_leave()))
     {
         phase.request_at = Instant::now() + phase.interval * INTERVALS_BEFORE_REQUEST;
         work_flags::set(work_flags::CUT_REQUESTED);

@@ -17,10 +17,10 @@ pub use components::expect_driver;
 pub(crate) use instance_state::InstanceState;
 pub use instance_state::ReplicaStoreFiles;
 pub use manager_messages::{
-    abort, boards, checkpoint_request, directory, hand_over, is_connected, neighbours,
-    passed_signals, report_captured, report_committed, report_no_store, report_owner_file,
-    report_rolled_back, report_running, report_spawn, request_checkpoint, request_spares,
-    set_chooser, spare_deaths, take_store,
+    abort, boards, checkpoint_request, directory, hand_over, is_connected, leave_order, must_leave,
+    neighbours, passed_signals, report_can_leave, report_captured, report_committed,
+    report_no_store, report_owner_file, report_rolled_back, report_running, report_spawn,
+    request_checkpoint, request_spares, set_chooser, spare_deaths, take_store,
 };
 use understudy_catalogue::{exit_status, message};
 use understudy_formats::process_segments::remove_segments_of;

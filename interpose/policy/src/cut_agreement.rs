@@ -16,7 +16,7 @@ use understudy_numbers::Worker;
 use understudy_settings::CheckpointCause;
 
 /// Numbers of a vote, of which the maxima over all workers are computed.
-pub const VOTE_NUMBERS: usize = 11;
+pub const VOTE_NUMBERS: usize = 12;
 
 /// Ability of a worker to be saved at this cut.
 ///
@@ -67,6 +67,8 @@ pub struct CutVote {
     pub disk: DiskReport,
     /// Cause of a request for a checkpoint that must be on disk at once.
     pub request: Option<CheckpointCause>,
+    /// Number of the order to leave here; zero for none.
+    pub leave_order: u32,
     /// Number of pages that the worker captures at most.
     pub captured_pages: u64,
     /// Number of pages that each worker of its node may capture.
@@ -100,6 +102,7 @@ impl CutVote {
             self.captured_pages,
             !self.pages_for_each,
             self.request.map_or(0, CheckpointCause::number),
+            with_worker(self.leave_order, me),
         ]
     }
 }
@@ -119,6 +122,8 @@ pub struct JointVote {
     pub disk: JointDiskReport,
     /// Strongest cause of a request for a checkpoint that must be on disk at once.
     pub request: Option<CheckpointCause>,
+    /// Order to leave, and the first worker of that node.
+    pub leaver: Option<(u32, Worker)>,
     /// True if no node can be short of memory.
     pub is_memory_ample: bool,
 }
@@ -151,9 +156,11 @@ impl JointVote {
             captured_pages,
             inverted_pages_for_each,
             request,
+            leaver,
         ] = maxima;
         let (ability, objector) = value_and_worker(ability);
         let (has_trouble, first_with_trouble) = value_and_worker(trouble);
+        let (leave_order, leaver) = value_and_worker(leaver);
         let least_written = !inverted_least_written;
         JointVote {
             ability: ABILITIES[(ability as usize).min(ABILITIES.len() - 1)],
@@ -167,6 +174,7 @@ impl JointVote {
                 written: (greatest_written == least_written).then_some(least_written),
             },
             request: CheckpointCause::from_number(request),
+            leaver: (leave_order != 0).then_some((leave_order, leaver)),
             is_memory_ample: captured_pages <= !inverted_pages_for_each,
         }
     }
@@ -300,6 +308,7 @@ mod tests {
             written: 7,
         },
         request: None,
+        leave_order: 0,
         captured_pages: 10,
         pages_for_each: 10,
     };
@@ -396,6 +405,16 @@ mod tests {
         assert_eq!(joint(&[VOTE, vote(Some(go_on))]).request, Some(go_on));
         let both = [vote(Some(go_on)), vote(Some(stop)), VOTE];
         assert_eq!(joint(&both).request, Some(stop));
+    }
+
+    #[test]
+    fn an_order_to_leave_reaches_all_workers() {
+        let leaves = CutVote {
+            leave_order: 3,
+            ..VOTE
+        };
+        assert_eq!(joint(&[VOTE; 3]).leaver, None);
+        assert_eq!(joint(&[VOTE, leaves, leaves]).leaver, Some((3, Worker(1))));
     }
 
     #[test]

@@ -31,6 +31,8 @@ pub struct ProcessReport {
     pub can_defer: bool,
     /// True if the process has requested spares from the daemon (`hints`).
     pub has_requested_spares: bool,
+    /// Node that has left the job last, and its last checkpoint.
+    pub departure: Option<(u64, Epoch)>,
     /// Replicas in a joining process.
     pub kept: Option<KeptReplicas>,
     /// Replicas that the process has found damaged in this recovery.

@@ -54,3 +54,4 @@ pub use placement::register_for_placement_requests;
 pub(crate) use recovery_state::RecoveryState;
 pub use restart::from_disk as restart_from_disk;
 pub use rollback::{recover_as_replacement, resumed_in_init};
+pub use silent_nodes::note_departure;

@@ -58,7 +58,9 @@ pub fn damage(rt: &Runtime, victim: Victim) {
 }
 
 /// Captures this rank and starts to ship it; all workers are at this cut.
-pub fn take(rt: &Runtime) -> Result<(), Rewound> {
+///
+/// With `is_leaving` the program's threads and devices do not continue.
+pub fn take(rt: &Runtime, is_leaving: bool) -> Result<(), Rewound> {
     let began = Instant::now();
     let epoch = copies::next_epoch(rt);
     let Some(frame) = arch::top_frame() else {
@@ -123,8 +125,10 @@ pub fn take(rt: &Runtime) -> Result<(), Rewound> {
     if let Some(number) = dynamic::record_capture(rt) {
         reinit::report_captured(world::worker(rt), number);
     }
-    user::resume_threads(rt);
-    recovery::resume_devices(rt);
+    if !is_leaving {
+        user::resume_threads(rt);
+        recovery::resume_devices(rt);
+    }
     let pages = delta.page_count();
     events::emit(Kind::Cut {
         epoch,

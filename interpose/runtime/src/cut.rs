@@ -8,6 +8,7 @@ mod agree;
 mod anywhere;
 mod assemble;
 mod candidate;
+mod leave;
 mod requested;
 mod shared_mappings;
 mod shortage;

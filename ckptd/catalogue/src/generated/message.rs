@@ -1975,6 +1975,35 @@ pub fn host_replacement_requested(host: impl Display) -> impl Display {
     })
 }
 
+pub fn host_drain_requested(host: impl Display) -> impl Display {
+    from_fn(move |out| {
+        write!(
+            out,
+            "{host} leaves the job at the next checkpoint, as `understudy drain` \
+             requests: its ranks are replaced on other hosts [host-drain-requested]"
+        )
+    })
+}
+
+pub fn host_drained(host: impl Display) -> impl Display {
+    from_fn(move |out| {
+        write!(
+            out,
+            "{host} has left the job and has no process of it any more [host-drained]"
+        )
+    })
+}
+
+pub fn host_not_drained(host: impl Display, why: impl Display) -> impl Display {
+    from_fn(move |out| {
+        write!(
+            out,
+            "{host} stays in the job, although `understudy drain` requests its end: \
+             {why} [host-not-drained]"
+        )
+    })
+}
+
 pub fn hang_repeats(rank: impl Display, host: impl Display, count: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(

@@ -2268,6 +2268,34 @@ pub static CATALOGUE: &[Message] = &[
         level: None,
     },
     Message {
+        identifier: "host-drain-requested",
+        text: "{host} leaves the job at the next checkpoint, as `understudy drain` requests: \
+         its ranks are replaced on other hosts",
+        cause: "",
+        remedy: "",
+        status: None,
+        level: None,
+    },
+    Message {
+        identifier: "host-drained",
+        text: "{host} has left the job and has no process of it any more",
+        cause: "",
+        remedy: "",
+        status: None,
+        level: None,
+    },
+    Message {
+        identifier: "host-not-drained",
+        text: "{host} stays in the job, although `understudy drain` requests its end: {why}",
+        cause: "the ranks of the host cannot be replaced on other hosts: a new process there \
+         has failed, or the host runs so many ranks that other hosts do not have \
+         replicas of all of them",
+        remedy: "none for the job, which continues; drain a host with fewer ranks, or start the \
+         job with spares on other hosts",
+        status: None,
+        level: None,
+    },
+    Message {
         identifier: "hang-repeats",
         text: "rank {rank} on {host} has hung {count} times at the same place: every \
          replacement would hang again, and the job ends",

@@ -2,11 +2,14 @@
 //!
 //! Reports of nodes become events, and actions become orders to nodes.
 
+mod drain_request;
+mod drains;
 mod hangs;
 #[cfg(test)]
 mod job_leader_tests;
 mod nodes;
 
+use self::drain_request::DrainRequest;
 use super::exchange::Exchange;
 use super::process_events::{event_of_end, is_for_job};
 use crate::messages::{Beginning, Order, Report, ServerOrder, SpawnedNamespace};
@@ -22,7 +25,7 @@ use understudy_protocol::{
     Action, BegunGeneration, Event, GenerationStart, Guardian, GuardianWatch, HangLimits,
     JOIN_TIMEOUT, Job, JobOrder, JobWatch, Node, ProcessNumber, Worker,
 };
-use understudy_settings::{CheckpointCause, Config, Scheme};
+use understudy_settings::{CheckpointCause, Config, Interval, Scheme};
 use understudy_wire::line::{ToGuardian, ToManager};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -67,6 +70,10 @@ pub struct JobLeader {
     hangs: Option<JobWatch>,
     /// Guardians that do not answer their managers.
     silent_guardians: GuardianWatch,
+    /// Request to drain a host, until the host has no process of the job.
+    drain: Option<DrainRequest>,
+    /// True if no checkpoints are taken.
+    takes_no_checkpoints: bool,
     orders: Vec<(u32, Order)>,
     /// True if the job has failed before any guardian has joined.
     ///
@@ -101,6 +108,8 @@ impl JobLeader {
             late_request: None,
             hangs: config.hang_after.map(watch),
             silent_guardians: GuardianWatch::new(survives_guardians),
+            drain: None,
+            takes_no_checkpoints: config.interval == Interval::Off,
             orders: Vec::new(),
             is_hopeless: false,
         }
@@ -219,9 +228,9 @@ impl JobLeader {
                 self.record_guardian_silence(node, (rank, pid), silence)
             }
             Report::ReplacementRequested { id, target } => {
-                let answer = self.replace_on_request(target);
-                let bytes = bincode::encode_to_vec(&answer, bincode::config::standard()).ok();
-                self.send_to_servers([(node, ServerOrder::Answer { id, bytes })]);
+                if let Some(answer) = self.replace_on_request((node, id), target) {
+                    self.answer_request((node, id), &answer);
+                }
             }
             Report::Spawned(status) => self.spawned_status = status,
             Report::Abort(status) => self.handle_event(Event::Abort(status)),
@@ -344,6 +353,10 @@ impl JobLeader {
         match action {
             Action::Order(order) => self.send(order),
             Action::Print(text) => print_message(text),
+            Action::EndNode(node, end) => self
+                .orders
+                .push((node.0, Order::Job(JobOrder::EndNode(end)))),
+            Action::RefuseDrain(why) => self.end_drain(Err(why)),
         }
     }
 
@@ -388,8 +401,8 @@ impl JobLeader {
             JobOrder::KillGuardian { rank } => {
                 self.send_to_node_of_guardian(rank, JobOrder::KillGuardian { rank });
             }
-            // Sent to one node (`replace_host`).
-            JobOrder::EndNode => {}
+            // Sent to one node (`replace_host`, [`Action::EndNode`]).
+            JobOrder::EndNode(_) => {}
             JobOrder::End { is_good } => self.send_to_all(&Order::Job(JobOrder::End { is_good })),
         }
     }

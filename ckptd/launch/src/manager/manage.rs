@@ -242,7 +242,11 @@ fn lead(
                     leader.give_up(&message::host_not_started(host, status).to_string());
                     leader.lose(number, Duration::ZERO);
                 }
+                leader.note_agent_end(number);
             }
+        }
+        if let Some(node) = leader.take_drained() {
+            send(LeaderToStarter::Drained { node })?;
         }
         leader.tick();
         exchange(&mut leader, node, &mut |number, order| {

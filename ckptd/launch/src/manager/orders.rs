@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 use understudy_catalogue::message;
-use understudy_messages::JobOrder;
+use understudy_messages::{JobOrder, NodeEnd};
 use understudy_numbers::{Generation, ProcessNumber};
 use understudy_wire::line::{CheckpointRequest, ToProcess};
 
@@ -121,7 +121,11 @@ impl NodeState {
                 }
             }
             JobOrder::KillGuardian { rank } => self.silences.kill(rank),
-            JobOrder::EndNode => self.must_end = true,
+            JobOrder::EndNode(NodeEnd::Now) => self.must_end = true,
+            JobOrder::EndNode(NodeEnd::AtCheckpoint { order }) => {
+                let processes = self.processes.values();
+                processes.for_each(|process| process.order_to_leave(order));
+            }
             JobOrder::End { is_good } => {
                 self.is_ending = true;
                 self.children.end(is_good);

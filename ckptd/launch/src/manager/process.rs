@@ -205,6 +205,12 @@ impl Process {
             .store(request.number(), Ordering::Release);
     }
 
+    /// Orders the process to leave the job at a checkpoint ([`understudy_messages::NodeEnd`]).
+    pub fn order_to_leave(&self, order: u32) {
+        let page = self.shared.page();
+        page.leave_order.store(order, Ordering::Release);
+    }
+
     /// Marks the program as ended: all workers are in `MPI_Finalize`.
     pub fn note_end(&self) {
         self.shared.page().has_ended.store(1, Ordering::Release);

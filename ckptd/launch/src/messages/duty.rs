@@ -33,4 +33,6 @@ pub enum LeaderToStarter {
         /// True if the job goes on without the node.
         goes_on: bool,
     },
+    /// This node was drained, and has no process of the job any more.
+    Drained { node: u32 },
 }

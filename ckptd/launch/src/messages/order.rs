@@ -64,7 +64,7 @@ mod tests {
     use crate::messages::SpawnedNamespace;
     use bincode::config::standard;
     use std::time::Duration;
-    use understudy_messages::ToGuardian;
+    use understudy_messages::{NodeEnd, ToGuardian};
     use understudy_numbers::{Generation, Guardian, Rank, Worker};
     use understudy_pmi::GenerationName;
 
@@ -107,7 +107,7 @@ mod tests {
             },
             JobOrder::Begin(beginning),
             JobOrder::KillGuardian { rank: Guardian(4) },
-            JobOrder::EndNode,
+            JobOrder::EndNode(NodeEnd::AtCheckpoint { order: 3 }),
             JobOrder::End { is_good: true },
         ]
     }
@@ -156,7 +156,7 @@ mod tests {
                 7, 1, b'j', 6, 1, 2, 1, 3, 0, 1, 5, 0, 1, 1, 1, 0, 1, 1, 1, b'h',
             ],
             &[8, 4],
-            &[9],
+            &[9, 1, 3],
             &[10, 1],
             &[11, 1, 3, b'n', b'.', b'0', 2],
             &[12, 1, 3, b'n', b'.', b'0', 3, 1, b'h'],

@@ -227,11 +227,15 @@ fn supervise_agents(
                 return;
             };
             for message in received {
-                let LeaderToStarter::Lost { node, goes_on } = message else {
-                    continue;
+                let (node, goes_on, is_lost) = match message {
+                    LeaderToStarter::Lost { node, goes_on } => (node, goes_on, true),
+                    LeaderToStarter::Drained { node } => (node, true, false),
+                    LeaderToStarter::Port(_) => continue,
                 };
                 for agent in agents.iter_mut().filter(|agent| agent.node == node) {
-                    let _ = agent.child.kill();
+                    if is_lost {
+                        let _ = agent.child.kill();
+                    }
                     if let Some(releases) = releases.filter(|_| goes_on) {
                         releases.release(&agent.host);
                     }

@@ -105,6 +105,7 @@ impl Job {
         let members = &mut self.members;
         self.left_stores
             .retain(|_, from| !is_on_node(&members[from].at));
+        self.drain.take_if(|drain| drain.node() == node);
         let lost_members = members.values_mut().filter(|member| is_on_node(&member.at));
         lost_members.for_each(|member| member.replicas_of = None);
         let lost_guardians: Vec<Guardian> =
@@ -126,6 +127,7 @@ impl Job {
             .map(|(&number, _)| number)
             .collect();
         for number in affected {
+            self.note_departed(number);
             if self.members[&number].is_alive() {
                 let at = self.members[&number].at;
                 self.actions.push(Action::kill(number, at));
@@ -200,6 +202,11 @@ impl Job {
         }
         match ending {
             _ if self.members[&number].is_broken => self.process_died(at, was_in_generation),
+            Ending::Exit(_) | Ending::Signal(_) | Ending::OutOfMemory
+                if is_spare && self.is_draining(self.nodes[&at]) =>
+            {
+                self.drained_spare_ended()
+            }
             // The death of an idle spare has no consequence, but the launcher's signal is for the
             // whole job.
             Ending::Exit(_) | Ending::Signal(_) | Ending::OutOfMemory
@@ -258,18 +265,19 @@ impl Job {
             return;
         }
         let missing = (self.workers + self.spares).saturating_sub(self.living.len() as u32);
-        for _ in 0..spares.min(missing) {
-            let (number, first) = (ProcessNumber(self.next_number), Guardian(self.workers));
-            let load = |guardian: &Guardian| self.load.get(guardian).copied().unwrap_or(0);
-            let home = self
-                .guardians
-                .iter()
-                .copied()
-                .min_by_key(|guardian| (load(guardian), *guardian != first, *guardian));
-            self.start_next(home.unwrap_or(first));
-            if let Some(member) = self.members.get_mut(&number) {
-                member.is_replacement = true;
-            }
+        (0..spares.min(missing)).for_each(|_| self.start_spare());
+    }
+
+    /// Starts a spare at the guardian with the fewest processes.
+    pub(super) fn start_spare(&mut self) {
+        let (number, first) = (ProcessNumber(self.next_number), Guardian(self.workers));
+        let load = |guardian: &Guardian| self.load.get(guardian).copied().unwrap_or(0);
+        let home = self
+            .open_guardians()
+            .min_by_key(|guardian| (load(guardian), *guardian != first, *guardian));
+        self.start_next(home.unwrap_or(first));
+        if let Some(member) = self.members.get_mut(&number) {
+            member.is_replacement = true;
         }
     }
 
@@ -295,6 +303,7 @@ impl Job {
         self.has_failed_to_replenish = true;
         let spares = self.spares_left();
         self.print(message::no_new_spare(spares).to_string());
+        self.give_up_drain("a new process on another host has failed".to_owned());
     }
 
     pub(super) fn remove_from_living(&mut self, number: ProcessNumber, at: Guardian) {

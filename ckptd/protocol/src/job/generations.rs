@@ -1,5 +1,6 @@
 //! Generations: the announcement, processes that are missing, and the beginning.
 
+use super::drained_node::Drain;
 use super::phase::Phase;
 use super::{Job, PlacementQuery};
 use crate::member::Member;
@@ -15,7 +16,7 @@ impl Job {
     /// Starts processes until enough workers live, at guardians of dead processes if possible.
     pub(super) fn start_missing(&mut self) {
         self.start_adopters();
-        while (self.living.len() as u32) < self.workers && !self.guardians.is_empty() {
+        while (self.living.len() as u32) < self.workers && self.open_guardians().next().is_some() {
             let load = |guardian: &Guardian| self.load.get(guardian).copied().unwrap_or(0);
             let dead = self.members.values().filter(|member| !member.is_alive());
             let home = dead.map(|member| member.at).min_by_key(|guardian| {
@@ -37,6 +38,7 @@ impl Job {
         let failed_at = self.failed_at.unwrap_or(self.happened_at);
         self.failed_at = Some(failed_at.min(self.happened_at));
         self.placement_query = PlacementQuery::default();
+        self.drain.as_mut().map(Drain::forget_commits);
         // Spares do not report again that they are ready.
         let is_spare = |number: &&ProcessNumber| self.members[number].is_spare();
         self.unready = self
@@ -67,7 +69,10 @@ impl Job {
         // More adopters may be missing: a process that has a store by now cannot adopt another one.
         self.start_adopters();
         let is_first = !self.is_protected && !self.has_begun();
-        if self.awaits_adopters() || (!is_first && self.awaits_placement_hints()) {
+        if self.awaits_departure()
+            || self.awaits_adopters()
+            || (!is_first && self.awaits_placement_hints())
+        {
             return;
         }
         let Some(ranks) = self.choose_ranks(is_first) else {

@@ -3,6 +3,7 @@
 //! Guardians report their processes, and the next generation is begun.
 
 use super::Job;
+use super::drained_node::Drain;
 use super::phase::Phase;
 use crate::Action;
 use crate::member::Member;
@@ -31,6 +32,8 @@ impl Job {
             has_lost_output: self.has_printed(),
             absent: all.filter(is_dead).collect(),
             domains: self.domains.clone(),
+            drain: self.drain.as_ref().map(Drain::restarted),
+            leave_order: self.leave_order,
             // Processes of lost nodes are not reported, and their numbers must not be used again.
             next_number: self.next_number,
             generation: self.generation,

@@ -49,11 +49,17 @@ impl Job {
             .iter()
             .partition(|number| was_in_generation(number));
         spares.retain(is_ready);
-        spares.sort_by_key(|spare| self.domains.has_lost_node(self.node_of(*spare)));
+        spares.sort_by_key(|spare| {
+            let node = self.node_of(*spare);
+            (self.is_draining(node), self.domains.has_lost_node(node))
+        });
         for preference in self.preferences() {
             let is_preferred = |spare: &ProcessNumber| match preference {
                 Preference::OnNode(node) => self.node_of(*spare) == node,
                 Preference::Process(number) => *spare == number,
+            };
+            let is_preferred = |spare: &ProcessNumber| {
+                is_preferred(spare) && !self.is_draining(self.node_of(*spare))
             };
             if ranks.len() < workers
                 && let Some(index) = spares.iter().position(is_preferred)
@@ -109,7 +115,7 @@ impl Job {
             .chain(neighbours.map(Preference::OnNode))
     }
 
-    fn node_of(&self, number: ProcessNumber) -> Node {
+    pub(super) fn node_of(&self, number: ProcessNumber) -> Node {
         self.nodes[&self.members[&number].at]
     }
 

@@ -6,6 +6,7 @@
 //! each worker as long as one is left on a node that is not lost.
 
 mod copies;
+mod departure;
 mod follow;
 mod random;
 mod simulated_process;
@@ -28,7 +29,13 @@ struct Lost {
 /// `deaths` are the numbers of processes and of managers that are killed; `nodes` are the numbers
 /// of nodes and of lost nodes.
 fn play(seed: u64, [workers, spares]: [u32; 2], deaths: [u32; 2], nodes: [u32; 2]) -> Option<Lost> {
-    let mut world = World::new(seed, [workers, spares], deaths, nodes);
+    play_world(
+        &mut World::new(seed, [workers, spares], deaths, nodes),
+        seed,
+    )
+}
+
+fn play_world(world: &mut World, seed: u64) -> Option<Lost> {
     let mut turns = 0;
     while world.turn() {
         turns += 1;
@@ -38,7 +45,7 @@ fn play(seed: u64, [workers, spares]: [u32; 2], deaths: [u32; 2], nodes: [u32; 2
             world.job
         );
     }
-    let left = (0..workers + spares).filter(|&it| !world.lost.contains(&world.node(Guardian(it))));
+    let left = (0..world.size).filter(|&it| !world.lost.contains(&world.node(Guardian(it))));
     let has_exited = |it: u32| world.statuses.contains_key(&Guardian(it));
     assert!(
         left.into_iter().all(has_exited),
@@ -55,7 +62,7 @@ fn play(seed: u64, [workers, spares]: [u32; 2], deaths: [u32; 2], nodes: [u32; 2
         "seed {seed}: a message states why the job is lost"
     );
     (status == exit_status::RECOVERY_FAILED).then_some(Lost {
-        printed: world.printed,
+        printed: std::mem::take(&mut world.printed),
         had_copies: !world.kept.is_empty(),
     })
 }
@@ -76,6 +83,21 @@ fn the_job_completes_after_any_failure() {
         let lost = play(seed, [4, spares], [kills, 0], [1, 0]);
         assert_eq!(lost, None, "seed {seed}: the job is lost");
     }
+}
+
+/// A node is drained at a random moment, and processes die.
+#[test]
+fn a_drained_node_gets_no_process_and_the_job_completes() {
+    let mut drained = 0;
+    for seed in 0..20_000 {
+        let (spares, kills, nodes) = ((seed % 3) as u32, (seed % 4) as u32, 2 + (seed % 2) as u32);
+        let mut world = World::new(seed, [4, spares], [kills, 0], [nodes, 0]);
+        world.drains = 1;
+        let lost = play_world(&mut world, seed);
+        assert_eq!(lost, None, "seed {seed}: the job is lost");
+        drained += u32::from(world.drained.is_some());
+    }
+    assert!(drained > 5_000, "only {drained} nodes were drained");
 }
 
 #[test]

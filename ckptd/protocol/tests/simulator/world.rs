@@ -15,7 +15,7 @@ const STEPS: u32 = 6;
 /// Number of steps before the end at which all processes hand over their replicas.
 ///
 /// The processes continue when all have done so.
-const CHECKPOINT: u32 = 4;
+pub const CHECKPOINT: u32 = 4;
 
 pub struct World {
     pub random: Random,
@@ -54,6 +54,14 @@ pub struct World {
     /// True if the manager has died after guardians had begun to exit.
     pub is_over: bool,
     pub printed: Vec<String>,
+    /// Node whose workers must leave at the next checkpoint.
+    pub leaving: Option<(Node, u32)>,
+    /// Generation in which workers of that node stand still.
+    pub standing: Option<Generation>,
+    /// Number of nodes that may still be drained.
+    pub drains: u32,
+    /// Node that was drained.
+    pub drained: Option<Node>,
 }
 
 impl World {
@@ -87,6 +95,10 @@ impl World {
             is_protected: false,
             is_over: false,
             printed: Vec::new(),
+            leaving: None,
+            standing: None,
+            drains: 0,
+            drained: None,
         };
         for guardian in 0..workers + spares {
             let guardian = Guardian(guardian);
@@ -118,7 +130,8 @@ impl World {
             let arrives = match &action {
                 Action::Order(JobOrder::Guardian { rank, .. }) => self.node(*rank) != node,
                 Action::Order(_) => false,
-                Action::Print(_) => true,
+                Action::Print(_) | Action::RefuseDrain(_) => true,
+                Action::EndNode(end, _) => *end != node,
             };
             if arrives || self.lost.contains(&node) {
                 self.act(action);
@@ -131,7 +144,7 @@ impl World {
         Node(self.random.below(u64::from(self.nodes)) as u32)
     }
 
-    fn send(&mut self, number: ProcessNumber, event: Event) {
+    pub fn send(&mut self, number: ProcessNumber, event: Event) {
         self.events.entry(number).or_default().push_back(event);
     }
 
@@ -139,6 +152,8 @@ impl World {
         match action {
             Action::Order(order) => self.obey(order),
             Action::Print(text) => self.printed.push(text),
+            Action::EndNode(node, end) => self.note_order(node, end),
+            Action::RefuseDrain(_) => self.leaving = None,
         }
     }
 
@@ -205,7 +220,7 @@ impl World {
             | JobOrder::CountSpareDeath
             | JobOrder::RequestCheckpoint { .. }
             | JobOrder::KillGuardian { .. }
-            | JobOrder::EndNode => {}
+            | JobOrder::EndNode(_) => {}
         }
     }
 
@@ -216,7 +231,7 @@ impl World {
                 is_restart: anew,
             } => self.start(number, at, anew),
             ToGuardian::Kill { number } => self.kill(number),
-            ToGuardian::Leave { status } => drop(self.statuses.insert(at, status)),
+            ToGuardian::Leave { status } => self.note_leave(at, status),
             other => panic!("the job does not send {other:?}"),
         }
     }
@@ -231,6 +246,7 @@ impl World {
             dead.for_each(|it| (it.keeps, it.copies) = (false, BTreeSet::new()));
         }
         let node = self.node(at);
+        assert_ne!(self.drained, Some(node), "a drained node gets no process");
         let process = Process {
             node,
             at,
@@ -336,6 +352,10 @@ impl World {
         let is_ending = self.is_ending;
         let process = self.processes.get_mut(&number).expect("a process");
         let page = process.page;
+        if self.stops_at_checkpoint(number) {
+            return self.report_can_leave(number, page);
+        }
+        let process = self.processes.get_mut(&number).expect("a process");
         let message = match process.stage {
             Stage::Dead => return,
             Stage::Starting => {
@@ -443,6 +463,13 @@ impl World {
                     self.replace_remote_manager(node);
                 }
             }
+        } else if self.drains > 0
+            && self.random.below(20) == 0
+            && self.job.has_resumed()
+            && !self.job.is_ending()
+        {
+            self.drains -= 1;
+            self.happen(Event::Drain(Node(1)));
         } else if self.kills > 0 && self.random.below(25) == 0 {
             self.kills -= 1;
             let victim = self.choose(&living);

@@ -6,6 +6,7 @@ mod allocation;
 mod clean;
 mod completions;
 mod doctor;
+mod drain;
 mod events;
 mod explain;
 mod inspect;
@@ -70,6 +71,7 @@ commands! {
     Inspect => inspect,
     Warn => warn,
     Replace => replace,
+    Drain => drain,
     Clean => clean,
     Completions => completions,
     Man => man,

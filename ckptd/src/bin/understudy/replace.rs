@@ -27,10 +27,7 @@ pub struct Arguments {
 
 impl Arguments {
     pub fn run(self) -> Outcome {
-        let (jobs, _) = Finder::default().jobs();
-        let running: Vec<String> = jobs.into_iter().map(|job| job.job).collect();
-        let job =
-            addressed(self.job, &running).map_err(|why| Failure::with_status(IMPOSSIBLE, why))?;
+        let job = running_job(self.job)?;
         let (target, name) = match self.target.parse() {
             Ok(rank) => (
                 ReplaceTarget::Process(ProcessNumber(rank)),
@@ -49,6 +46,13 @@ impl Arguments {
         })?;
         Ok(verdict(true))
     }
+}
+
+/// Returns the job with this name, or the only job of this node.
+pub fn running_job(named: Option<String>) -> Result<String, Failure> {
+    let (jobs, _) = Finder::default().jobs();
+    let running: Vec<String> = jobs.into_iter().map(|job| job.job).collect();
+    addressed(named, &running).map_err(|why| Failure::with_status(IMPOSSIBLE, why))
 }
 
 /// Returns the job that is meant, or a message that says why none is.

@@ -36,6 +36,10 @@ pub struct SharedPage {
     pub is_interruptible: AtomicU32,
     /// Number of deaths of idle spares since the process connected; written by the manager.
     pub spare_deaths: AtomicU32,
+    /// Number of the last order to leave, which is withdrawn if the number is even.
+    ///
+    /// Written by the manager.
+    pub leave_order: AtomicU32,
     /// Times at which a launcher last sent each of [`REPEATED_SIGNALS`]; written by the guardian.
     ///
     /// Nanoseconds since 1970; 0 for never.

@@ -2,6 +2,7 @@
 //!
 //! A loss of all replicas of a worker is reported, and ends the job.
 
+mod drain;
 mod host_networks;
 mod hosts;
 mod redundancy;

@@ -106,6 +106,32 @@ impl Bench {
         self.of_rank.iter().any(|host| *host != self.of_rank[0])
     }
 
+    /// Computes the line that a rank of `world` prints.
+    fn expected(&self, rank: u32) -> String {
+        let size = self.size();
+        let sum: u32 = (0..size).sum();
+        let block = |of: u32| {
+            let bytes = (0..1u32 << 20).map(|i| (i * 31 + of) as u8);
+            bytes.fold(0xcbf2_9ce4_8422_2325, |sum: u64, byte| {
+                (sum ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+            })
+        };
+        let blocks = (0..size).map(block).fold(0, |all, one| all ^ one);
+        // A rank's new place in its half is the number of greater ranks with its parity.
+        let place = |of: u32| (of + 1..size).filter(|other| other % 2 == of % 2).count() as u32;
+        let places: u32 = (0..size).map(|of| place(of) * (of + 1)).sum();
+        let names = if self.is_apart() { -1 } else { 1 };
+        // PMI-1 has no universe here, so that programs spawn as many processes as they like.
+        let universe = match self.kind() {
+            MpiKind::OpenMpi => size as i32,
+            _ => -1,
+        };
+        format!(
+            "rank {rank} of {size}: sum {sum}, blocks {blocks:016x}, places {places}, \
+             names {names}, universe {universe}"
+        )
+    }
+
     /// Registers the next generation.
     pub fn begin(&mut self) -> Namespace {
         let hosts = (0..=self.of_rank.iter().max().copied().unwrap_or(0))
@@ -255,31 +281,9 @@ impl Run {
         let printed = self.printed();
         let mut lines: Vec<&str> = printed.lines().collect();
         lines.sort_unstable();
-        let expected: Vec<String> = self
-            .generation
-            .ranks_here()
-            .map(|rank| expected(rank.0, bench.size(), if bench.is_apart() { -1 } else { 1 }))
-            .collect();
+        let ranks = self.generation.ranks_here();
+        let expected: Vec<String> = ranks.map(|rank| bench.expected(rank.0)).collect();
         assert!(is_good, "{printed}");
         assert_eq!(lines, expected);
     }
-}
-
-/// Computes the line that a rank of `world` prints.
-fn expected(rank: u32, size: u32, names: i32) -> String {
-    let sum: u32 = (0..size).sum();
-    let block = |of: u32| {
-        let bytes = (0..1u32 << 20).map(|i| (i * 31 + of) as u8);
-        bytes.fold(0xcbf2_9ce4_8422_2325, |sum: u64, byte| {
-            (sum ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
-        })
-    };
-    let blocks = (0..size).map(block).fold(0, |all, one| all ^ one);
-    // A rank's new place in its half is the number of greater ranks with its parity.
-    let place = |of: u32| (of + 1..size).filter(|other| other % 2 == of % 2).count() as u32;
-    let places: u32 = (0..size).map(|of| place(of) * (of + 1)).sum();
-    format!(
-        "rank {rank} of {size}: sum {sum}, blocks {blocks:016x}, places {places}, names {names}, \
-         universe {size}"
-    )
 }

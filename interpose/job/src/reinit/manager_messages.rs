@@ -350,6 +350,26 @@ pub fn checkpoint_request() -> Option<CheckpointRequest> {
     CheckpointRequest::from_number(number)
 }
 
+/// Returns the number of the last order to leave the job.
+pub fn leave_order() -> u32 {
+    let order = |lines: &Connections| lines.page.leave_order.load(Ordering::Acquire);
+    LINES.get().map_or(0, order)
+}
+
+/// True if this process's node leaves the job at the next checkpoint.
+pub fn must_leave() -> bool {
+    leave_order() % 2 == 1
+}
+
+/// Reports that this worker stands still after a commit.
+pub fn report_can_leave(order: u32, is_replicated: bool) {
+    send(&ToManager::CanLeave {
+        generation: call::own_instance(),
+        order,
+        is_replicated,
+    });
+}
+
 /// Reports that this process has got a signal that requests a checkpoint on disk.
 pub fn request_checkpoint(signal: c_int) {
     send(&ToManager::RequestCheckpoint { signal });

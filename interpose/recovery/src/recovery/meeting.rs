@@ -45,6 +45,7 @@ fn own_report(rt: &Runtime, complete: Option<Epoch>) -> ProcessReport {
         is_reduced: copies::is_reduced(rt),
         can_defer: copies::can_defer(rt),
         has_requested_spares: placement::has_hint(rt),
+        departure: rt.recovery.departure.get(),
         kept,
         damaged: inventory(rt).damaged().to_vec(),
     }

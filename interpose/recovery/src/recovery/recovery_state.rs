@@ -5,7 +5,7 @@ use super::placement_hint::PlacementHint;
 use crate::runtime_state::StateCell;
 use std::cell::Cell;
 use understudy_mpi::real_types::RealComm;
-use understudy_numbers::{Generation, Worker};
+use understudy_numbers::{Epoch, Generation, Worker};
 use understudy_policy::replica_inventory::ReplicaInventory;
 
 /// Past recoveries, and the one under way.
@@ -18,6 +18,8 @@ pub struct RecoveryState {
     pub(super) first_communicator: StateCell<Option<RealComm>>,
     /// Workers that were replaced, and whose node has no survivors.
     pub(super) on_silent_nodes: StateCell<Vec<Worker>>,
+    /// Node that has left the job last, and the checkpoint at which it has left.
+    pub(super) departure: Cell<Option<(u64, Epoch)>>,
     /// Replicas that this process reports.
     pub(super) replicas: StateCell<ReplicaInventory>,
     /// Answer of the daemon to this process, and the generation of the request.
@@ -34,6 +36,7 @@ impl RecoveryState {
             is_under_way: Cell::new(false),
             first_communicator: StateCell::new(None),
             on_silent_nodes: StateCell::new(Vec::new()),
+            departure: Cell::new(None),
             replicas: StateCell::new(ReplicaInventory::EMPTY),
             placement_hint: StateCell::new(None),
             history: StateCell::new(DeathHistory::START),

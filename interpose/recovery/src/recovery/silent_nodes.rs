@@ -9,19 +9,29 @@ use crate::Runtime;
 use crate::{system_calls, world};
 use std::collections::HashSet;
 use understudy_catalogue::message;
-use understudy_numbers::{ProcessNumber, Worker};
+use understudy_numbers::{Epoch, ProcessNumber, Worker};
 use understudy_policy::recovery_plan::{Plan, ProcessReport};
+
+/// Records that a node leaves the job at a checkpoint.
+pub fn note_departure(rt: &Runtime, node: u64, epoch: Epoch) {
+    rt.recovery.departure.set(Some((node, epoch)));
+}
 
 /// Records the workers that failed on nodes without survivors.
 ///
 /// Must be called before the plan changes the table of the workers' processes.
 pub fn record(rt: &Runtime, living: &[ProcessReport], plan: &Plan) {
     let world = world::get(rt);
-    let living: Vec<ProcessNumber> = living.iter().map(|living| living.process).collect();
     let dead = plan.takeovers.iter().map(|takeover| takeover.worker);
+    let has_left = |worker: Worker| {
+        let departure = Some((world.node_of(worker), plan.epoch));
+        living.iter().any(|report| report.departure == departure)
+    };
     let dead: Vec<_> = dead
+        .filter(|worker| !has_left(*worker))
         .map(|worker| (worker, world.process_of[worker.index()]))
         .collect();
+    let living: Vec<ProcessNumber> = living.iter().map(|living| living.process).collect();
     rt.recovery
         .on_silent_nodes
         .set(workers_on_silent_nodes(&dead, &living, &world.nodes));

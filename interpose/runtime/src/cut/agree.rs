@@ -8,7 +8,7 @@ use crate::headroom;
 use crate::objects::comm::freed;
 use crate::static_data::new_phases;
 use crate::{Runtime, recovery};
-use crate::{copies, drained, journal, requested_checkpoint, requests, user, world};
+use crate::{copies, drained, journal, reinit, requested_checkpoint, requests, user, world};
 use understudy_mpi as mpi;
 use understudy_mpi::comm::Extreme;
 use understudy_policy::cut_agreement::{
@@ -16,7 +16,6 @@ use understudy_policy::cut_agreement::{
     VOTE_NUMBERS,
 };
 use understudy_policy::memory_demand::{MemoryClaim, MemoryShortage, shortage};
-use understudy_settings::CheckpointCause;
 
 /// Message for a failed exchange.
 const NO_AGREEMENT: &str = "the workers cannot agree on a checkpoint";
@@ -24,13 +23,12 @@ const NO_AGREEMENT: &str = "the workers cannot agree on a checkpoint";
 /// Agrees with all workers on whether a checkpoint is taken here.
 ///
 /// `is_regular` is as in [`journal::may_end`]. `None` at a cut that is not at a cut point, where no
-/// set-up phase ends or begins. The second result is the cause of a request for a checkpoint that
-/// must be on disk at once.
+/// set-up phase ends or begins. The votes contain the requests of all workers.
 pub fn agree(
     rt: &Runtime,
     ability: CutAbility,
     is_regular: Option<bool>,
-) -> Result<(CutDecision, Option<CheckpointCause>), Rewound> {
+) -> Result<(CutDecision, JointVote), Rewound> {
     recovery::end_if_directory_is_lost(rt, false);
     let mappings = user::shared_mappings(rt);
     let claim = match ability {
@@ -71,7 +69,7 @@ pub fn agree(
         journal::set_agreed(rt, votes.may_end_phase);
         new_phases::set_agreed(rt, votes.may_begin_phase);
     }
-    Ok((decision, votes.request))
+    Ok((decision, votes))
 }
 
 fn own_vote(
@@ -89,6 +87,11 @@ fn own_vote(
         shared_mappings,
         disk: disk::report(rt, &mut copies::replicas(rt).store, epoch),
         request: requested_checkpoint::pending(),
+        leave_order: if reinit::must_leave() {
+            reinit::leave_order()
+        } else {
+            0
+        },
         captured_pages: claim.captured,
         pages_for_each: claim.pages_for_each(&world.redundancy, headroom::workers_on_node(rt)),
     }

@@ -20,7 +20,7 @@ use crate::static_data::{self, new_phases};
 use crate::{Runtime, recovery};
 use crate::{
     annotations, checkpoint, checkpoint_watchdog, copies, errors, headroom, journal, process_info,
-    requested_checkpoint, work_flags, world,
+    reinit, requested_checkpoint, work_flags, world,
 };
 use std::ffi::c_int;
 use std::time::Instant;
@@ -202,6 +202,7 @@ fn own_vote(rt: &Runtime) -> CandidateVote {
     }
     let is_due = is_over
         || requested_checkpoint::pending().is_some()
+        || (state.refusals == 0 && reinit::must_leave())
         || state.pace.poll_warning(state.last)
         || headroom::is_memory_released()
         || copies::needs_checkpoint(rt)

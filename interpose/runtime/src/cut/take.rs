@@ -1,6 +1,7 @@
 //! Steps of a cut: agreement, bookmark exchange, drain and checkpoint.
 
 use super::agree::agree;
+use super::leave::LeavingNode;
 use super::{requested, shortage};
 use crate::arch::{self, Rewound, mpi_lock};
 use crate::drain;
@@ -48,7 +49,7 @@ pub(super) fn take_at(rt: &Runtime, candidate: bool) -> Result<(), Rewound> {
     let are_even = recovery::check_own(rt, window::quiesce(rt), NO_QUIET)?;
     let (ability, objection) = ability(rt, are_even)?;
     let arrived = Instant::now();
-    let (decision, request) = agree(rt, ability, candidate.then(|| is_regular(rt)))?;
+    let (decision, votes) = agree(rt, ability, candidate.then(|| is_regular(rt)))?;
     if decision != CutDecision::Take {
         user::resume_threads(rt);
         recovery::resume_devices(rt);
@@ -64,7 +65,10 @@ pub(super) fn take_at(rt: &Runtime, candidate: bool) -> Result<(), Rewound> {
             drain::drain(rt, &drain::exchange(rt)?)?;
             fault::point("cut.end", copies::next_epoch(rt));
             let (began, epoch) = (Instant::now(), copies::next_epoch(rt));
-            checkpoint::take(rt)?;
+            let leaving = votes
+                .leaver
+                .map(|(order, leaver)| LeavingNode::of(rt, order, leaver));
+            checkpoint::take(rt, leaving.as_ref().is_some_and(LeavingNode::is_own))?;
             recovery::check_own(rt, window::wait_for_captures(rt), NO_QUIET)?;
             {
                 let mut state = schedule::state(rt);
@@ -76,8 +80,11 @@ pub(super) fn take_at(rt: &Runtime, candidate: bool) -> Result<(), Rewound> {
             }
             checkpoint_watchdog::begin(rt, epoch, world::worker(rt), world::get(rt).process);
             requested_checkpoint::record_worker();
-            if let Some(cause) = request {
+            if let Some(cause) = votes.request {
                 requested::conclude(rt, cause, arrived)?;
+            }
+            if let Some(leaving) = leaving {
+                leaving.conclude(rt)?;
             }
         }
         CutDecision::Postpone => {

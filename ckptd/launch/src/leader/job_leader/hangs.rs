@@ -1,11 +1,12 @@
 //! Hangs of the job: reports of inactive processes, and replacements.
 
 use super::{JobLeader, OWN_NODE};
-use crate::messages::Order;
+use crate::messages::{Order, ServerOrder};
 use crate::print_message::print_message;
 use understudy_catalogue::{exit_status, message};
 use understudy_protocol::{
-    Event, Guardian, GuardianAction, GuardianSilence, HangAction, Job, JobOrder, ProcessNumber,
+    Event, Guardian, GuardianAction, GuardianSilence, HangAction, Job, JobOrder, NodeEnd,
+    ProcessNumber,
 };
 use understudy_settings::Scheme;
 use understudy_wire::line::{Activity, ProcessEnd, ReplaceAnswer, ReplaceTarget};
@@ -29,16 +30,28 @@ impl JobLeader {
         }
     }
 
-    /// Kills processes at the request of the user; returns the answer.
-    pub(super) fn replace_on_request(&mut self, target: ReplaceTarget) -> ReplaceAnswer {
+    /// Kills processes at the request of the user; returns the answer unless it follows later.
+    pub(super) fn replace_on_request(
+        &mut self,
+        request: (u32, u64),
+        target: ReplaceTarget,
+    ) -> Option<ReplaceAnswer> {
         let job = self.job.as_ref();
         if !job.is_some_and(|job| job.has_resumed() && !job.is_ending()) {
-            return Err("no worker runs the program yet, or the job ends".to_owned());
+            let why = "no worker runs the program yet, or the job ends";
+            return Some(Err(why.to_owned()));
         }
         match target {
-            ReplaceTarget::Process(number) => self.replace_process(number),
-            ReplaceTarget::Host(name) => self.replace_host(&name),
+            ReplaceTarget::Process(number) => Some(self.replace_process(number)),
+            ReplaceTarget::Host(name) => Some(self.replace_host(&name)),
+            ReplaceTarget::DrainedHost(name) => self.drain_host(request, &name).err().map(Err),
         }
+    }
+
+    /// Answers a request of a command on this node.
+    pub(super) fn answer_request(&mut self, (node, id): (u32, u64), answer: &ReplaceAnswer) {
+        let bytes = bincode::encode_to_vec(answer, bincode::config::standard()).ok();
+        self.send_to_servers([(node, ServerOrder::Answer { id, bytes })]);
     }
 
     fn replace_process(&mut self, number: ProcessNumber) -> ReplaceAnswer {
@@ -53,6 +66,22 @@ impl JobLeader {
 
     /// Ends a host, whose ranks are then replaced on other hosts as after its loss.
     fn replace_host(&mut self, name: &str) -> ReplaceAnswer {
+        let (node, host) = self.dispensable_host(name, "replaced")?;
+        print_message(message::host_replacement_requested(&host));
+        self.orders
+            .push((node, Order::Job(JobOrder::EndNode(NodeEnd::Now))));
+        Ok(host)
+    }
+
+    /// Returns the host with this name.
+    ///
+    /// # Errors
+    /// The reason why the job needs the host.
+    pub(super) fn dispensable_host(
+        &self,
+        name: &str,
+        purpose: &str,
+    ) -> Result<(u32, String), String> {
         let short = |host: &str| host.split('.').next().map(str::to_owned);
         let is_named = |host: &&String| *host == name || short(host) == short(name);
         let exact = self.hosts.iter().find(|(_, host)| *host == name);
@@ -62,10 +91,9 @@ impl JobLeader {
             let hosts = hosts.join(", ");
             return Err(format!("the job has no host {name}; its hosts are {hosts}"));
         };
-        let host = host.clone();
         if node == OWN_NODE {
             return Err(format!(
-                "{host} is the first host of the job, which leads it and cannot be replaced; \
+                "{host} is the first host of the job, which leads it and cannot be {purpose}; \
                  `understudy replace RANK` replaces a single rank"
             ));
         }
@@ -82,9 +110,7 @@ impl JobLeader {
         if self.guardians.values().all(|home| *home == node) {
             return Err(format!("no other host than {host} has places for ranks"));
         }
-        print_message(message::host_replacement_requested(&host));
-        self.orders.push((node, Order::Job(JobOrder::EndNode)));
-        Ok(host)
+        Ok((node, host.clone()))
     }
 
     /// Returns the name of the host of a process.

@@ -46,6 +46,7 @@ impl JobLeader {
     /// Also handles a node that never connects. Returns true if the node had guardians.
     pub fn lose(&mut self, node: u32, silence: Duration) -> bool {
         self.lost.insert(node);
+        let was_drained = self.note_departure(node);
         let host = self.hosts.remove(&node);
         let awaited = self.awaited.extract_if(.., |_, home| *home == node);
         let awaited: Vec<Guardian> = awaited.map(|(rank, _)| rank).collect();
@@ -61,7 +62,9 @@ impl JobLeader {
         for name in names {
             self.send_to_all(&Order::Servers(ServerOrder::Forget { name }));
         }
-        self.handle_event(Event::NodeLost(Node(node), silence));
+        if !was_drained {
+            self.handle_event(Event::NodeLost(Node(node), silence));
+        }
         for rank in awaited {
             self.handle_event(Event::GuardianDied(rank));
         }
