@@ -6,7 +6,7 @@ use understudy_formats::events::{
     EndReason, Epoch, ErrorClass, EventWriter, Kind, ProcessNumber, RecoveryStage, Role, Spare,
     Worker, monotonic_ns,
 };
-use understudy_report::RunRecord;
+use understudy_report::{Live, RunRecord};
 
 const MS: u64 = 1_000_000;
 
@@ -287,6 +287,37 @@ fn a_lost_job_has_an_outcome_and_all_its_failures() {
         "{out}"
     );
     assert!(out.contains("rank 1 (worker 1), SIGKILL"), "{out}");
+}
+
+/// Excludes an idle spare whose death no process has recorded.
+#[test]
+fn a_finished_job_counts_the_released_spares() {
+    let dir = tempfile::tempdir().unwrap();
+    let roles = [0, 1].map(|n| Role::Worker(Worker(n)));
+    let roles = roles
+        .into_iter()
+        .chain([0, 1].map(|n| Role::Spare(Spare(n))));
+    let ends = [
+        EndReason::Finalized,
+        EndReason::Finalized,
+        EndReason::Released,
+    ];
+    let (epoch, ns) = (Epoch(1), MS);
+    for (rank, role) in (0..).zip(roles) {
+        let writer = EventWriter::create(dir.path(), ProcessNumber(rank));
+        writer.emit(Epoch(0), start(rank, role, "job"));
+        if rank == 0 {
+            writer.emit(epoch, Kind::Commit { epoch, ns });
+        }
+        if let Some(&how) = ends.get(rank as usize) {
+            writer.emit(epoch, Kind::End { how });
+        }
+    }
+    let (_, out, _) = events(dir.path(), &["--summary"]);
+    assert!(out.contains("0 processes failed, 1 spare left"), "{out}");
+    let mut live = Live::new(dir.path());
+    let line = live.poll().unwrap().expect("a job").to_last_line(0);
+    assert!(line.contains("ended well, 1 spare left"), "{line}");
 }
 
 /// All workers are killed at once: `run.json` gives the outcome.

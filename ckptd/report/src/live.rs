@@ -164,7 +164,7 @@ impl JobState {
             (Protection::Protected, true) => end,
             (Protection::Protected, false) => format!(
                 "{end}, {}",
-                match self.unused_spares() {
+                match self.unused_spares(status) {
                     0 => "no spare left".to_owned(),
                     spares => format!("{} left", count(spares, "spare", "spares")),
                 }
@@ -182,9 +182,14 @@ impl JobState {
     }
 
     /// Returns the number of spares that have neither failed nor taken over from a worker.
-    fn unused_spares(&self) -> usize {
-        let is_unused =
-            |process: &&Process| matches!(process.role, Role::Spare(_)) && !process.has_failed;
+    ///
+    /// Processes record no death of an idle spare, but a job that ends well releases its spares.
+    fn unused_spares(&self, status: u8) -> usize {
+        let is_unused = |process: &&Process| {
+            matches!(process.role, Role::Spare(_))
+                && !process.has_failed
+                && (status != 0 || process.end == Some(EndReason::Released))
+        };
         self.processes.values().filter(is_unused).count()
     }
 

@@ -148,9 +148,13 @@ impl OutcomeCollector {
         } else {
             Ended::Unfinished
         };
+        // Processes record no death of an idle spare, but a finished job releases its spares.
         let is_unused_spare = |(rank, role): &(&ProcessNumber, &Role)| {
-            matches!(role, Role::Spare(_)) && !failed.contains(rank)
+            matches!(role, Role::Spare(_))
+                && !failed.contains(rank)
+                && (ended != Ended::Finished || has_reported.contains(rank))
         };
+        let spares_left = roles.iter().filter(is_unused_spare).count();
         Outcome {
             ended,
             failures: failed.len() + failed_without_record,
@@ -158,7 +162,7 @@ impl OutcomeCollector {
                 .iter()
                 .filter(|recovery| recovery.number != 0 && recovery.resumed_ns.is_some())
                 .count(),
-            spares_left: roles.iter().filter(is_unused_spare).count(),
+            spares_left,
             unprotected,
             network,
         }
