@@ -45,6 +45,7 @@ pub use output::is_unwanted;
 pub use preload_library::preload_library;
 pub use print_message::print_message;
 pub use process_context::own_program;
+pub use refused_start::refuse;
 pub use streams::Streams;
 pub use tied_child::end_with_parent;
 pub use understudy_wire::line::{Activity, CallPlace, ProcessActivity, ReplaceTarget, StackFrame};

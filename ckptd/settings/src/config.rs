@@ -100,12 +100,13 @@ pub struct Config {
 }
 
 const PORTS: &str = "UNDERSTUDY_PORTS";
+const SPARES: &str = "UNDERSTUDY_SPARES";
 
 type Parse = fn(&mut Config, &str) -> Result<(), String>;
 
 /// Parser of each variable of [`SETTINGS`], in the same order.
 const VALUES: &[(&str, Parse)] = &[
-    ("UNDERSTUDY_SPARES", |config, text| {
+    (SPARES, |config, text| {
         config.spares = number(text, "a number of ranks")?;
         Ok(())
     }),
@@ -283,6 +284,15 @@ pub fn ports_of(lookup: impl Fn(&str) -> Option<String>) -> Result<RangeInclusiv
     value_of(PORTS, lookup).map_or(Ok(0..=0), |text| {
         ports(&text).map_err(|why| message::bad_setting(PORTS, why).to_string())
     })
+}
+
+/// Returns the number of spares, whatever other settings are.
+///
+/// # Errors
+/// Fails with a message about a text that is no number.
+pub fn spares_of(lookup: impl Fn(&str) -> Option<String>) -> Result<u32, String> {
+    let only_spares = |name: &str| lookup(name).filter(|_| name == SPARES);
+    Config::read(only_spares).map(|config| config.spares)
 }
 
 impl Default for Config {

@@ -16,7 +16,7 @@ mod unknown;
 mod values;
 
 pub use checkpoint_cause::{CheckpointCause, CheckpointSignals, REPETITION_TIME, TimeLimit};
-pub use config::{Config, ports_of};
+pub use config::{Config, ports_of, spares_of};
 pub use setting::{FILES_READ, Form, PREFIX, SECRET, Setting, present_name};
 pub use settings_table::SETTINGS;
 pub use unknown::{Unknown, unknown};

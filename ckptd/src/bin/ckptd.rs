@@ -15,7 +15,7 @@ use understudy_launch::guardian::{self, Program};
 use understudy_launch::starter::{self, Plan, RankOrder};
 use understudy_launch::{self as launch, Environment, Streams, manager, preload_library};
 use understudy_pmi::{MpiKind, MpiLibrary};
-use understudy_settings::ports_of;
+use understudy_settings::{ports_of, spares_of};
 use understudy_sockets::is_other_user;
 
 /// Processes beside an understudy job: a node's daemon, and the output relay of a rank.
@@ -145,9 +145,10 @@ struct Launch {
     #[arg(short, value_name = "WORKERS")]
     n: std::num::NonZeroU32,
 
-    /// Number of spares, which replace failed workers. Without a spare, a new process is started.
-    #[arg(long, default_value_t = 1)]
-    spares: u32,
+    /// Number of spares, which replace failed workers. Without a spare, a new process is started
+    /// [default: UNDERSTUDY_SPARES, or 1].
+    #[arg(long)]
+    spares: Option<u32>,
 
     /// Preload library [default: the one beside ckptd for --mpi, or libunderstudy.so].
     #[arg(long, value_name = "FILE")]
@@ -223,12 +224,17 @@ fn launch(options: Launch) -> Result<i32, launch::Error> {
     let preload = options
         .preload
         .unwrap_or_else(|| own_program.with_file_name(preload_library(kind)));
+    let own_spares = || spares_of(|name| std::env::var(name).ok());
+    let spares = match options.spares.map_or_else(own_spares, Ok) {
+        Ok(spares) => spares,
+        Err(why) => return Ok(launch::refuse(why, &Streams::own()?)),
+    };
     let plan = Plan {
         hosts: options.hosts.hosts()?,
         rank_order: options.map_by,
         agent: options.hosts.agent()?,
         workers: options.n.get(),
-        spares: options.spares,
+        spares,
         program: options.program,
         preload: preload.into(),
         mpi: options.mpi,

@@ -95,12 +95,7 @@ impl Job {
         if self.layer {
             set("UNDERSTUDY_EVENTS", &root.join("events").into());
         }
-        if self.layer
-            && !self
-                .variables
-                .iter()
-                .any(|(name, _)| name == "UNDERSTUDY_SPARES")
-        {
+        if self.layer && !self.sets_spares() {
             set("UNDERSTUDY_SPARES", &self.spares.to_string().into());
         }
         if self.disk {
@@ -122,6 +117,12 @@ impl Job {
             command.env("TMPDIR", root);
         }
         command
+    }
+
+    /// True if a variable of the job has the number of spares.
+    fn sets_spares(&self) -> bool {
+        let mut names = self.variables.iter().map(|(name, _)| name);
+        names.any(|name| name == "UNDERSTUDY_SPARES")
     }
 
     fn layer_path(&self) -> PathBuf {
@@ -200,12 +201,10 @@ impl Job {
                 .current_dir(root.join("work"))
                 .env("TMPDIR", root);
         }
-        command.args([
-            "-n",
-            &self.workers.to_string(),
-            "--spares",
-            &self.spares.to_string(),
-        ]);
+        command.args(["-n", &self.workers.to_string()]);
+        if !self.sets_spares() {
+            command.args(["--spares", &self.spares.to_string()]);
+        }
         // The MPI library is named for a shell or an interpreter, from which `ckptd launch` cannot
         // derive it, and for a program of the distribution, which is linked with another library
         // than the programs of the tests.

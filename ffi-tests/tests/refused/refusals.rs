@@ -82,7 +82,8 @@ fn a_variable_that_is_no_setting_is_named_once() {
 
 #[test]
 fn a_setting_that_makes_no_sense_is_refused() {
-    let settings: [(&str, &str, &[&str]); 2] = [
+    let settings: [(&str, &str, &[&str]); 3] = [
+        ("UNDERSTUDY_SPARES", "two", &["`two`"]),
         ("UNDERSTUDY_INTERVAL", "soon", &["`soon`", "10s", "off"]),
         ("UNDERSTUDY_TRACKING", "magic", &["`magic`", "compare"]),
     ];

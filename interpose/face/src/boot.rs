@@ -117,9 +117,9 @@ pub unsafe fn start(argc: c_int, argv: *const *const c_char, envp: *mut *const c
 
 /// Returns the number of workers: the job's size without the spares.
 ///
-/// `None` if the size is no number, or less than the number of spares. The number of spares is 1
-/// unless UNDERSTUDY_SPARES contains a number. The program sees the result as the job's size
-/// ([`environ::SIZES`]).
+/// `None` if the size or UNDERSTUDY_SPARES is no number, or the size is less than the number of
+/// spares, which is 1 by default. The program sees the result as the job's size
+/// ([`environ::SIZES`]). The runtime refuses a wrong number of spares.
 ///
 /// # Safety
 /// `list` must be a valid environment.
@@ -128,9 +128,10 @@ unsafe fn workers(list: *const *const c_char) -> Option<usize> {
     // SAFETY: the caller guarantees that `list` is a valid environment.
     let (size, spares) = unsafe {
         let spares = environ::value(list, b"UNDERSTUDY_SPARES=");
-        (environ::identity(list).size, spares.and_then(number))
+        (environ::identity(list).size, spares)
     };
-    number(size)?.checked_sub(spares.unwrap_or(1))
+    let spares = spares.filter(|text| !text.is_empty());
+    number(size)?.checked_sub(spares.map_or(Some(1), number)?)
 }
 
 /// Variable with the job's secret, which ranks share and other users cannot read ([`equalise`]).

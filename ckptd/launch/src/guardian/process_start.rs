@@ -76,7 +76,6 @@ impl GuardianProcess {
 
     fn start_process(&self, number: ProcessNumber, is_restart: bool) -> io::Result<GuardedProcess> {
         let mut command = self.program.command();
-        command.env("UNDERSTUDY_SPARES", self.spares.to_string());
         command.env_remove("UNDERSTUDY_ASIDE");
         // A number beyond the launcher's ranks has had no earlier process.
         if is_restart
