@@ -12,7 +12,7 @@ use understudy_settings::refusal;
 pub fn refuse(why: impl Display, streams: &Streams) -> i32 {
     print_message_to(
         &streams.stderr,
-        format_args!("{why}; {}", refusal::outcome(refusal::stops(false, false))),
+        refusal::message(why, refusal::stops(false, false)),
     );
     exit_status::REFUSED
 }

@@ -1,6 +1,8 @@
 //! Jobs that cannot be protected.
 
+use super::settings_files::with_places;
 use super::values::{Require, Restart, require, restart};
+use std::fmt::Display;
 
 /// Returns the reason why the job must stop, if it must.
 ///
@@ -23,10 +25,13 @@ pub fn stops(has_launcher: bool, is_split: bool) -> Option<&'static str> {
         .map(|(_, why)| why)
 }
 
-/// Returns the end of the message about the job.
-pub fn outcome(stops: Option<&str>) -> String {
-    stops.map_or_else(
+/// Returns the message about a job that cannot be protected, with the consequence.
+///
+/// `stops` is the reason why the job must stop, if it must.
+pub fn message(reason: impl Display, stops: Option<&str>) -> String {
+    let outcome = stops.map_or_else(
         || "the program runs unprotected".into(),
         |why| format!("the job stops ({why})"),
-    )
+    );
+    format!("{}; {outcome}", with_places(reason))
 }

@@ -31,6 +31,8 @@ pub struct Setting {
 pub const SECRET: &str = "UNDERSTUDY_SECRET";
 
 /// Variable that is set in processes whose environment has the values of settings files already.
+///
+/// The value may have the places of the settings ([`crate::settings_files::places_of`]).
 pub const FILES_READ: &str = "UNDERSTUDY_FILES_READ";
 
 /// Former names of variables, which are accepted until the next release, and the present names.

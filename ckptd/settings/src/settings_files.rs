@@ -14,7 +14,8 @@ use crate::config::Config;
 use crate::setting::{FILES_READ, PREFIX, SECRET, former_name, option_of};
 use crate::settings_table::SETTINGS;
 use crate::unknown::nearest;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use understudy_catalogue::message;
@@ -98,6 +99,48 @@ fn read(files: impl Iterator<Item = PathBuf>) -> Result<FileValues, String> {
         }
     }
     Ok(values)
+}
+
+/// Returns the text of [`FILES_READ`] for these values: `1`, and an entry for each variable.
+pub fn places_of(values: &FileValues) -> String {
+    let entries = values.iter();
+    let entries = entries.map(|(variable, it)| format!("|{variable}={}", it.place));
+    std::iter::once("1".to_owned()).chain(entries).collect()
+}
+
+/// Returns the text of [`FILES_READ`] without entries of these variables, which options have set.
+pub fn places_without(places: &str, options: &BTreeSet<String>) -> String {
+    let is_kept = |entry: &&str| {
+        let variable = entry.split_once('=').map(|(variable, _)| variable);
+        variable.is_none_or(|it| !options.contains(it))
+    };
+    let kept: Vec<&str> = places.split('|').filter(is_kept).collect();
+    kept.join("|")
+}
+
+/// Adds file and line of each setting that a message names.
+///
+/// Only settings that a file has set have a place.
+pub fn with_places(message: impl Display) -> String {
+    add_places(
+        message.to_string(),
+        &std::env::var(FILES_READ).unwrap_or_default(),
+    )
+}
+
+fn add_places(message: String, places: &str) -> String {
+    let is_in_name = |c: char| c == '_' || c.is_ascii_alphanumeric();
+    let is_named = |variable: &str| {
+        message
+            .split(|c| !is_in_name(c))
+            .any(|word| word == variable)
+    };
+    let entries = places.split('|').filter_map(|entry| entry.split_once('='));
+    let named = entries.filter(|(variable, _)| is_named(variable));
+    let added: String = named
+        .map(|(variable, place)| format!("; {place} sets {variable}"))
+        .collect();
+    message + &added
 }
 
 fn parse(file: &Path, text: &str) -> Result<FileValues, String> {

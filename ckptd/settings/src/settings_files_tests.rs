@@ -75,6 +75,34 @@ fn a_later_file_and_the_environment_take_precedence() {
 }
 
 #[test]
+fn messages_name_the_lines_of_their_settings() {
+    let value = |place: &str| FileValue {
+        value: "2".into(),
+        place: place.into(),
+    };
+    let values = FileValues::from([
+        ("UNDERSTUDY_COPIES", value("/etc/understudy.conf:2")),
+        ("UNDERSTUDY_DISK", value("/etc/understudy.conf:3")),
+    ]);
+    let places = places_of(&values);
+    let named = add_places("UNDERSTUDY_COPIES=2 needs more".into(), &places);
+    assert_eq!(
+        named,
+        "UNDERSTUDY_COPIES=2 needs more; /etc/understudy.conf:2 sets UNDERSTUDY_COPIES"
+    );
+    let without = places_without(&places, &["UNDERSTUDY_COPIES".into()].into());
+    for (other, places) in [
+        ("UNDERSTUDY_DISK_EVERY: `x`", &*places),
+        ("UNDERSTUDY_COPIES=2", &without),
+        ("UNDERSTUDY_COPIES=2", "1"),
+    ] {
+        assert_eq!(add_places(other.into(), places), other);
+    }
+    let read_already = |name: &str| (name == FILES_READ).then(|| without.clone());
+    assert_eq!(additions(read_already), Ok(FileValues::new()));
+}
+
+#[test]
 fn a_file_that_cannot_be_read_is_named() {
     let place = tempfile::tempdir().unwrap();
     let why = read([place.path().to_owned()].into_iter()).unwrap_err();

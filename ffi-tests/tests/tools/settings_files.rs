@@ -52,6 +52,17 @@ fn a_wrong_line_refuses_the_job() {
     command(&home, &["run", "-n", "2", "--", "true"]).assert(2, &[&place.to_string_lossy()]);
 }
 
+/// The values are valid by themselves.
+#[test]
+fn a_setting_that_does_not_fit_the_job_names_its_line() {
+    let home = home_with("# mine\ncopies = 2\n");
+    let place = home.path().join("understudy.conf:2 sets UNDERSTUDY_COPIES");
+    let words: [&str; 1] = [&place.to_string_lossy()];
+    let job = reads(heat(), &home).env("UNDERSTUDY_REQUIRE", "1");
+    job.run().assert_refused(&words);
+    command(&home, &["run", "-n", "2", "--", "true"]).assert(2, &words);
+}
+
 #[test]
 fn doctor_lists_the_settings_of_the_file() {
     let home = home_with("interval = 40calls\nspares = 2\n");

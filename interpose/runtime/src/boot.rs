@@ -163,11 +163,7 @@ fn report_refusal(refused: &StartRefusal) -> c_int {
     }
     let strict = refused.stop_reason();
     if variable("OMPI_COMM_WORLD_LOCAL_RANK").as_deref() == Some("0") {
-        crate::system_calls::print_message(format_args!(
-            "{}; {}",
-            refused.reason,
-            refusal::outcome(strict)
-        ));
+        crate::system_calls::print_message(refusal::message(&refused.reason, strict));
     } else if strict.is_some() {
         // A rank that exits with an error ends the job. The pause gives the reporting rank time to
         // print.

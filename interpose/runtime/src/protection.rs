@@ -8,6 +8,7 @@ use understudy_formats::events::Kind;
 use understudy_numbers::ProcessNumber;
 use understudy_policy::cut_agreement::ProtectionLoss;
 use understudy_settings::Require;
+use understudy_settings::settings_files::with_places;
 
 /// Returns the setting, if any, because of which the job stops after a loss.
 fn stopping_setting(loss: ProtectionLoss) -> Option<&'static str> {
@@ -43,7 +44,7 @@ fn report(why: &str, strict: Option<&str>) {
         || "the program runs unprotected, on the workers only".into(),
         |setting| format!("the job stops ({setting})"),
     );
-    system_calls::print_message(format_args!("{why}; {outcome}"));
+    system_calls::print_message(format_args!("{}; {outcome}", with_places(why)));
     events::emit(Kind::Refused {
         reason: why.to_owned(),
     });

@@ -21,7 +21,7 @@ pub fn run_unprotected(
 ) -> Result<i32, Error> {
     let stop = refusal::stops(!position.is_of_starter(), !position.is_on_one_node());
     if position.local_rank == 0 {
-        let outcome = refusal::outcome(stop);
+        let message = refusal::message(why, stop);
         let ranks = match (stop, spares) {
             (None, 1..) => format!(
                 ", with the {spares} spare(s) as further ranks: {} in all",
@@ -29,7 +29,7 @@ pub fn run_unprotected(
             ),
             _ => String::new(),
         };
-        print_message(format_args!("{why}; {outcome}{ranks}"));
+        print_message(message + &ranks);
     } else if stop.is_some() {
         // A rank that exits with an error makes the launcher kill the other ranks, so the message
         // must be printed before any rank exits.

@@ -11,8 +11,9 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::time::SystemTime;
 use understudy_report::count;
+use understudy_settings::settings_files::{places_without, with_places};
 use understudy_settings::{
-    Config, Form, PREFIX, SECRET, SETTINGS, TimeLimit, present_name, unknown,
+    Config, FILES_READ, Form, PREFIX, SECRET, SETTINGS, TimeLimit, present_name, unknown,
 };
 
 /// Values of settings by variable: from options, and from the environment.
@@ -97,6 +98,9 @@ impl Settings {
             let name = present_name(&name).unwrap_or(&name);
             all.entry(name.to_owned()).or_insert(value);
         }
+        if let Some(places) = all.get_mut(FILES_READ) {
+            *places = places_without(&places.to_string_lossy(), &self.options).into();
+        }
         Self {
             all,
             options: self.options.clone(),
@@ -158,7 +162,7 @@ impl Settings {
             config.check_procedures(|name| product_files::exports(library, name))?;
             Ok(config)
         };
-        checked().map_err(|why: String| usage(self.as_given(why)))
+        checked().map_err(|why: String| usage(with_places(self.as_given(why))))
     }
 
     /// Checks that checkpoints can be written to the directory of the disk level.
