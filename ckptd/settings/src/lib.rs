@@ -21,6 +21,6 @@ pub use setting::{FILES_READ, Form, PREFIX, SECRET, Setting, present_name};
 pub use settings_table::SETTINGS;
 pub use unknown::{Unknown, unknown};
 pub use values::{
-    Fabric, InitEndRule, Interval, JournalLimit, Require, Restart, Scheme, SharedPages, StaticData,
-    Threads, TrialReplay,
+    Fabric, InitEndRule, Interval, JournalLimit, MIN_NODE_TIMEOUT, Require, Restart, Scheme,
+    SharedPages, StaticData, Threads, TrialReplay,
 };

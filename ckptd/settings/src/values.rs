@@ -11,7 +11,7 @@ const MAX_INTERVAL: Duration = Duration::from_secs(30 * 86400);
 /// Default time for which a silent node is waited for.
 pub const DEFAULT_NODE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Shortest time for which a silent node is waited for.
-const MIN_NODE_TIMEOUT: Duration = Duration::from_secs(5);
+pub const MIN_NODE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Kind of protection of workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

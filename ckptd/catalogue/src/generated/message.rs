@@ -1219,13 +1219,13 @@ pub fn first_host_not_requeued(host: impl Display) -> impl Display {
     })
 }
 
-pub fn short_slurm_timeout(seconds: impl Display) -> impl Display {
+pub fn short_slurm_timeout(seconds: impl Display, limit: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "Slurm ends a job {seconds} s after one of its nodes has failed \
-             (SlurmdTimeout), perhaps before understudy has taken the node out of the \
-             allocation; submit the job with --no-kill [short-slurm-timeout]"
+            "Slurm ends a job without --no-kill {seconds} s after one of its nodes has \
+             failed (SlurmdTimeout), perhaps before understudy has taken the node out of \
+             the allocation; use --node-timeout {limit}s [short-slurm-timeout]"
         )
     })
 }

@@ -1323,11 +1323,12 @@ pub static CATALOGUE: &[Message] = &[
     },
     Message {
         identifier: "short-slurm-timeout",
-        text: "Slurm ends a job {seconds} s after one of its nodes has failed (SlurmdTimeout), \
-         perhaps before understudy has taken the node out of the allocation; submit the \
-         job with --no-kill",
-        cause: "`SlurmdTimeout` of the site is shorter than UNDERSTUDY_NODE_TIMEOUT plus 15 s",
-        remedy: "submit the job with `--no-kill`, or shorten `--node-timeout`",
+        text: "Slurm ends a job without --no-kill {seconds} s after one of its nodes has \
+         failed (SlurmdTimeout), perhaps before understudy has taken the node out of the \
+         allocation; use --node-timeout {limit}s",
+        cause: "`SlurmdTimeout` of the site is shorter than UNDERSTUDY_NODE_TIMEOUT plus 15 s, \
+         and Slurm does not report if the job was submitted with `--no-kill`",
+        remedy: "shorten `--node-timeout`; with `--no-kill` the job is not affected",
         status: None,
         level: None,
     },

@@ -6,7 +6,7 @@ use std::time::Duration;
 pub use switches::{DOMAIN, Switches};
 use understudy_catalogue::message;
 use understudy_launch::starter::{BatchSystem, SlurmJob};
-use understudy_settings::{Config, Restart};
+use understudy_settings::{Config, MIN_NODE_TIMEOUT, Restart};
 
 /// Time within which a lost node is taken out of an allocation.
 const RELEASE_TIME: Duration = Duration::from_secs(15);
@@ -36,7 +36,9 @@ fn hazards_of(job: &SlurmJob, continues: bool, release: Duration) -> Vec<String>
     let timeout = job.node_timeout_s.filter(is_short);
     let first_host = job.batch_host.as_ref();
     let first_host = first_host.filter(|_| !(job.is_requeued && continues));
-    let timeout = timeout.map(|time| message::short_slurm_timeout(time).to_string());
+    let limit = |time: u32| Duration::from_secs(time.into()).saturating_sub(RELEASE_TIME);
+    let limit = |time| limit(time).max(MIN_NODE_TIMEOUT).as_secs();
+    let timeout = timeout.map(|time| message::short_slurm_timeout(time, limit(time)).to_string());
     let first_host = first_host.map(|host| message::first_host_not_requeued(host).to_string());
     timeout.into_iter().chain(first_host).collect()
 }
@@ -65,11 +67,15 @@ mod tests {
             ..good.clone()
         };
         assert_eq!(hazards(&not_requeued, true), first_host);
-        let soon = SlurmJob {
-            node_timeout_s: Some(10),
-            ..good
-        };
-        let hazards = hazards(&soon, true);
-        assert!(hazards.len() == 1 && hazards[0].contains("SlurmdTimeout"));
+        for (seconds, remedy) in [(10, "--node-timeout 5s"), (60, "--node-timeout 45s")] {
+            let node_timeout_s = Some(seconds);
+            let soon = SlurmJob {
+                node_timeout_s,
+                ..good.clone()
+            };
+            let hazards = hazards(&soon, true);
+            assert!(hazards.len() == 1 && hazards[0].contains("SlurmdTimeout"));
+            assert!(hazards[0].contains(remedy), "{hazards:?}");
+        }
     }
 }
