@@ -101,6 +101,8 @@ impl NodeState {
             };
             if has_died && self.takeover.absent.insert(rank) {
                 self.returning.remove(&rank);
+                // A later report of its silence would make the leader wait for its end.
+                self.silences.forget(rank);
                 self.reports.push(Report::GuardianDied { rank });
             }
         }
