@@ -6,19 +6,7 @@ use understudy_messages::ToManager;
 use understudy_numbers::{Generation, Guardian, ProcessNumber, Worker};
 
 /// A node: the place of guardians and of the replica stores of their processes.
-#[derive(
-    Clone,
-    Copy,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    Debug,
-    Default,
-    bincode::Encode,
-    bincode::Decode,
-)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Node(pub u32);
 
 /// A failure domain: nodes that fail together, such as a rack (UNDERSTUDY_DOMAIN).

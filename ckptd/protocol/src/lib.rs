@@ -43,7 +43,6 @@
 #![forbid(unsafe_code)]
 
 mod action;
-mod council;
 mod doubt;
 mod event;
 mod guardian_watch;
@@ -55,9 +54,6 @@ mod peer_silence;
 mod silence_limits;
 
 pub use action::{Action, BegunGeneration};
-pub use council::{
-    Council, CouncilAction, CouncilLimits, CouncilMessage, Memory, Roster, Term, Version,
-};
 pub use doubt::{DOUBT_TIMEOUT, Doubt};
 pub use event::{Domain, Ending, Event, Node, ProcessHistory};
 pub use guardian_watch::{GuardianAction, GuardianSilence, GuardianWatch};
