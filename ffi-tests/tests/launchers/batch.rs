@@ -132,7 +132,7 @@ fn remove_repeated_lines(outcome: &mut Outcome) {
 /// Iterations of a job that is stopped by Slurm.
 const ITERATIONS: &str = "6000";
 /// Iterations of a job that takes longer than its time limit.
-const MANY_ITERATIONS: &str = "20000";
+const MANY_ITERATIONS: &str = "40000";
 
 /// Four workers on two of three nodes, with checkpoints on disk.
 fn requeued_job(
