@@ -236,7 +236,8 @@ fn omit_stop(pause: Duration) -> bool {
 fn request_if_due() {
     if process_info::config().anywhere
         && let Some(phase) = &mut *phase()
-        && (Instant::now() >= phase.request_at || (!phase.is_refused && reinit::must_leave()))
+        && (Instant::now() >= phase.request_at
+            || (!phase.is_refused && reinit::order_to_leave().is_some()))
     {
         phase.request_at = Instant::now() + phase.interval * INTERVALS_BEFORE_REQUEST;
         work_flags::set(work_flags::CUT_REQUESTED);

@@ -17,8 +17,8 @@ pub use components::expect_driver;
 pub(crate) use instance_state::InstanceState;
 pub use instance_state::ReplicaStoreFiles;
 pub use manager_messages::{
-    abort, boards, checkpoint_request, directory, hand_over, is_connected, leave_order, must_leave,
-    neighbours, passed_signals, report_can_leave, report_captured, report_committed,
+    abort, boards, checkpoint_request, directory, hand_over, is_connected, leave_order, neighbours,
+    order_to_leave, passed_signals, report_can_leave, report_captured, report_committed,
     report_no_store, report_owner_file, report_rolled_back, report_running, report_spawn,
     request_checkpoint, request_spares, set_chooser, spare_deaths, take_store,
 };

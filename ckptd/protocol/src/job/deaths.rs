@@ -23,7 +23,7 @@ const BROKEN_TIMEOUT: Duration = Duration::from_secs(10);
 /// Limit of restarts from the beginning.
 const MAX_RESTARTS: u32 = 5;
 /// The number of SIGKILL on every system (signal(7)).
-const SIGKILL: i32 = 9;
+pub(super) const SIGKILL: i32 = 9;
 
 /// Returns the resource limit that a process has exceeded if this signal ended it (setrlimit(2)).
 fn limit_of(signal: i32) -> Option<&'static str> {
@@ -105,7 +105,7 @@ impl Job {
         let members = &mut self.members;
         self.left_stores
             .retain(|_, from| !is_on_node(&members[from].at));
-        self.drain.take_if(|drain| drain.node() == node);
+        self.drain.take_if(|drain| drain.node == node);
         let lost_members = members.values_mut().filter(|member| is_on_node(&member.at));
         lost_members.for_each(|member| member.replicas_of = None);
         let lost_guardians: Vec<Guardian> =

@@ -9,6 +9,7 @@
 //! repeats nothing that was written by the node.
 
 use super::Job;
+use super::deaths::SIGKILL;
 use super::drained_node::Drain;
 use super::phase::Phase;
 use crate::{Action, Ending, Node};
@@ -19,8 +20,6 @@ use understudy_numbers::{Guardian, ProcessNumber};
 
 /// Time limit for the end of killed processes and of their output.
 const DEPARTURE_TIMEOUT: Duration = Duration::from_secs(10);
-/// The number of SIGKILL on every system (signal(7)).
-const SIGKILL: i32 = 9;
 
 impl Job {
     /// Begins to drain a node; processes elsewhere must be possible.
@@ -43,7 +42,7 @@ impl Job {
     /// Returns the guardians that may start processes.
     pub(super) fn open_guardians(&self) -> impl Iterator<Item = Guardian> {
         let guardians = self.guardians.iter().copied();
-        let closed = self.drain.as_ref().map(Drain::node);
+        let closed = self.drain.as_ref().map(|drain| drain.node);
         let closed = closed.filter(|node| self.is_draining(*node));
         guardians.filter(move |it| closed.is_none_or(|node| self.nodes[it] != node))
     }

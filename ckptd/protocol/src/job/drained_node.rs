@@ -30,10 +30,6 @@ impl Drain {
         }
     }
 
-    pub(super) fn node(&self) -> Node {
-        self.node
-    }
-
     /// Records that another generation follows, in which the order is given again.
     pub(super) fn forget_commits(&mut self) {
         self.at_commit.clear();

@@ -1,5 +1,6 @@
 //! A host is drained: its ranks leave the job at a checkpoint.
 
+use super::hosts::assert_good;
 use ffi_tests::namespace_hosts::Hosts;
 use ffi_tests::native_runs::native;
 use ffi_tests::programs::TestProgram;
@@ -49,13 +50,6 @@ fn has_processes(hosts: &Hosts, host: usize) -> bool {
     let output = output.expect("a command runs on the host");
     let lines = String::from_utf8_lossy(&output.stdout).into_owned();
     lines.contains("ckptd") || lines.contains("diaries")
-}
-
-fn assert_good(outcome: &Outcome, native: &Outcome, case: &TestProgram, replaced: &[u32]) {
-    outcome.assert_success();
-    outcome.assert_like_after(native, case.files, case.canonical);
-    outcome.assert_replaced(replaced);
-    outcome.assert_nothing_left();
 }
 
 /// Drains the last host of a job.

@@ -356,9 +356,9 @@ pub fn leave_order() -> u32 {
     LINES.get().map_or(0, order)
 }
 
-/// True if this process's node leaves the job at the next checkpoint.
-pub fn must_leave() -> bool {
-    leave_order() % 2 == 1
+/// Returns the order to leave the job at the next checkpoint, if any.
+pub fn order_to_leave() -> Option<u32> {
+    Some(leave_order()).filter(|order| order % 2 == 1)
 }
 
 /// Reports that this worker stands still after a commit.

@@ -23,10 +23,11 @@ pub fn note_departure(rt: &Runtime, node: u64, epoch: Epoch) {
 pub fn record(rt: &Runtime, living: &[ProcessReport], plan: &Plan) {
     let world = world::get(rt);
     let dead = plan.takeovers.iter().map(|takeover| takeover.worker);
-    let has_left = |worker: Worker| {
-        let departure = Some((world.node_of(worker), plan.epoch));
-        living.iter().any(|report| report.departure == departure)
-    };
+    let departures: HashSet<(u64, Epoch)> = living
+        .iter()
+        .filter_map(|report| report.departure)
+        .collect();
+    let has_left = |worker: Worker| departures.contains(&(world.node_of(worker), plan.epoch));
     let dead: Vec<_> = dead
         .filter(|worker| !has_left(*worker))
         .map(|worker| (worker, world.process_of[worker.index()]))

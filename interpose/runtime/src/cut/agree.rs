@@ -87,11 +87,7 @@ fn own_vote(
         shared_mappings,
         disk: disk::report(rt, &mut copies::replicas(rt).store, epoch),
         request: requested_checkpoint::pending(),
-        leave_order: if reinit::must_leave() {
-            reinit::leave_order()
-        } else {
-            0
-        },
+        leave_order: reinit::order_to_leave().unwrap_or(0),
         captured_pages: claim.captured,
         pages_for_each: claim.pages_for_each(&world.redundancy, headroom::workers_on_node(rt)),
     }

@@ -202,7 +202,7 @@ fn own_vote(rt: &Runtime) -> CandidateVote {
     }
     let is_due = is_over
         || requested_checkpoint::pending().is_some()
-        || (state.refusals == 0 && reinit::must_leave())
+        || (state.refusals == 0 && reinit::order_to_leave().is_some())
         || state.pace.poll_warning(state.last)
         || headroom::is_memory_released()
         || copies::needs_checkpoint(rt)

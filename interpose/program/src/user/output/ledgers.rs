@@ -3,7 +3,7 @@
 //! A ledger is the shared file in which a relay counts the output of its rank (`understudy_relay`).
 
 use crate::user::job_files::job_files;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use understudy_numbers::ProcessNumber;
 use understudy_relay::Position;
 
@@ -25,21 +25,26 @@ impl Ledgers {
         inherited: [Position::START; 2],
     };
 
-    /// Returns the path of the ledger of a process on this node.
+    /// Returns the directory of the ledgers, and the part of their names before the number.
     ///
     /// The names of ledgers of a job differ only in the process number at the end.
-    pub fn path_of(&self, process: ProcessNumber) -> Option<PathBuf> {
+    fn directory_and_prefix(&self) -> Option<(&Path, String)> {
         let own = self.own.as_ref()?;
         let prefix = own.file_name()?.to_str()?.rsplit_once('-')?.0;
-        Some(own.with_file_name(format!("{prefix}-{process}")))
+        Some((own.parent()?, format!("{prefix}-")))
+    }
+
+    /// Returns the path of the ledger of a process on this node.
+    pub fn path_of(&self, process: ProcessNumber) -> Option<PathBuf> {
+        let (directory, prefix) = self.directory_and_prefix()?;
+        Some(directory.join(format!("{prefix}{process}")))
     }
 
     /// Lists the ledgers on this node of the job's first `count` processes.
     pub fn of_node(&self, count: u32) -> Vec<PathBuf> {
         let find = || {
-            let own = self.own.as_ref()?;
-            let prefix = own.file_name()?.to_str()?.rsplit_once('-')?.0;
-            job_files(own.parent()?, &format!("{prefix}-"), count, &[""]).ok()
+            let (directory, prefix) = self.directory_and_prefix()?;
+            job_files(directory, &prefix, count, &[""]).ok()
         };
         find().unwrap_or_default()
     }
